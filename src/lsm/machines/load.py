@@ -1,0 +1,53 @@
+"""The life of a model: from a file to something that serves, and back.
+
+Loading is a demand like any other, so the token is held before the first byte of the model is in device memory (S7), and it is
+kept afterwards: the first request finds the model awake.
+"""
+
+from __future__ import annotations
+
+from lsm.machines.table import Edge as E
+from lsm.machines.table import Machine, ignoring
+
+LOAD = Machine(
+    name="load",
+    initial="unloaded",
+    states={
+        "unloaded": "only the path is known",
+        "queued": "waits for the token; nothing has been read",
+        "loading": "the token is held; the file is being read into device memory",
+        "ready": "serves, awake or asleep",
+        "unloading": "the engine is freeing everything",
+        "failed": "the last load failed, or the file changed under a loaded model; `why` says which; a load may be tried again",
+    },
+    facts={},
+    effects={
+        "demand_add": "sleep: one more needs the model awake",
+        "demand_drop": "sleep: one less",
+        "engine_load": "check the file, then load it on the engine thread -> loaded | load_failed",
+        "load_abort": "the loader's progress callback answers no -> load_failed",
+        "engine_free": "fail what waits or runs, free context and model on the engine thread -> freed",
+        "residency_loaded": "residency: loaded",
+        "residency_failed": "residency: load_failed",
+        "residency_freed": "residency: freed",
+        "rest": "sleep: rest; there is nothing left to hold the token for",
+    },
+    edges=(
+        E("unloaded", "load", "queued", do=("demand_add",)),
+        E("queued", "granted", "loading", do=("engine_load",)),
+        E("queued", "refused", "failed", do=("demand_drop",), why="no token: the arena is gone, or the disk is full"),
+        E("queued", "unload", "unloaded", do=("demand_drop",)),
+        E("loading", "loaded", "ready", do=("residency_loaded", "demand_drop"), why="resident first: the model stays awake (S7)"),
+        E("loading", "load_failed", "failed", do=("residency_failed", "demand_drop"), why="the token is given back by the failed map"),
+        E("loading", "unload", "loading", do=("load_abort",)),
+        E("ready", "source_changed", "failed", do=("engine_free",), why="what is in the file now is not what the KV cache was made with"),
+        E("ready", "unload", "unloading", do=("engine_free",)),
+        E("unloading", "freed", "unloaded", do=("residency_freed", "rest")),
+        E("failed", "freed", "failed", do=("residency_freed",)),
+        E("failed", "load", "queued", do=("demand_add",)),
+        E("failed", "unload", "unloaded"),
+    ),
+    ignores=ignoring("load", "queued", "loading", "ready", "unloading")
+    | ignoring("unload", "unloaded", "unloading")
+    | ignoring("refused", "unloaded", "loading", "ready", "unloading", "failed"),
+)

@@ -1,0 +1,55 @@
+"""What a model has in device memory, and the order in which it moves.
+
+Weights are dropped (the file has them), KV is copied to the host first if it must go, compute buffers keep nothing.  `restore` is one
+atomic act: memory for every class is taken before the first byte is filled, and host copies are let go last.  So a failed restore
+leaves everything as it was, and KV is back before anything can look at it (S6).
+"""
+
+from __future__ import annotations
+
+from lsm.machines.table import Edge as E
+from lsm.machines.table import Machine
+
+RESIDENCY = Machine(
+    name="residency",
+    initial="absent",
+    states={
+        "absent": "no model is loaded",
+        "arriving": "the model is being loaded straight into device memory",
+        "resident": "everything that decode needs is in device memory",
+        "leaving": "classes are being released, one after the other",
+        "away": "released; the file and the host copies have the contents",
+        "entering": "every released class is being restored",
+        "broken": "the file is not the one that was loaded: restoring it would be wrong",
+    },
+    facts={"evict_kv": "the KV cache leaves with the weights (--sleep-evict-kv)"},
+    effects={
+        "release_compute": "free the compute buffers; nothing is kept",
+        "release_weights": "free the weights; the file is their copy",
+        "release_kv": "copy the used part of the KV cache to the host, then free it -> left, after the last release",
+        "restore": "take memory for all, then fill KV, weights, compute; commit -> entered | enter_failed | source_changed",
+        "tell_granted": "load: granted",
+        "tell_source_changed": "load: source_changed",
+        "tell_mapped": "token: mapped",
+        "tell_map_failed": "token: map_failed",
+        "tell_unmapped": "token: unmapped",
+    },
+    edges=(
+        E("absent", "enter", "arriving", do=("tell_granted",), why="the token is held before the first byte (S7)"),
+        E("absent", "leave", "absent", do=("tell_unmapped",)),
+        E("arriving", "loaded", "resident", do=("tell_mapped",)),
+        E("arriving", "load_failed", "absent", do=("tell_map_failed",), why="the loader has freed what it took"),
+        E("resident", "leave", "leaving", when=("!evict_kv",), do=("release_compute", "release_weights")),
+        E("resident", "leave", "leaving", when=("evict_kv",), do=("release_compute", "release_weights", "release_kv")),
+        E("resident", "freed", "absent"),
+        E("leaving", "left", "away", do=("tell_unmapped",)),
+        E("away", "enter", "entering", do=("restore",)),
+        E("away", "leave", "away", do=("tell_unmapped",), why="after a restore that failed"),
+        E("away", "freed", "absent"),
+        E("entering", "entered", "resident", do=("tell_mapped",)),
+        E("entering", "enter_failed", "away", do=("tell_map_failed",), why="rolled back: as it was before"),
+        E("entering", "source_changed", "broken", do=("tell_source_changed", "tell_map_failed")),
+        E("broken", "leave", "broken", do=("tell_unmapped",)),
+        E("broken", "freed", "absent"),
+    ),
+)

@@ -1,0 +1,91 @@
+"""Who may hold the device, first come, first served.  flock is the truth; a FIFO is only the bell.
+
+One instance for each model; its owner performs the effects on an `arena.Line`.  The protocol, and why it is right: docs/token.md.
+"""
+
+from __future__ import annotations
+
+from lsm.machines.table import Edge as E
+from lsm.machines.table import Machine, ignoring
+
+# In this order: a name that is unlinked after the lock is gone may already be a newborn ticket's.
+LEAVE = ("ticket_unlink", "ticket_close")
+
+TOKEN = Machine(
+    name="token",
+    initial="asleep",
+    states={
+        "asleep": "no lock, no ticket, nothing in device memory",
+        "doorway": "trying door.lock, never blocking; nothing else is held",
+        "joining": "door.lock and a share of want.lock are held; the ticket is being made",
+        "waiting": "a ticket and a share of want.lock are held; asleep on the nearest live ticket ahead",
+        "taking": "no live ticket is ahead; one non-blocking try on token.lock is under way",
+        "waking": "ticket and token are held; device memory is being mapped",
+        "retrying": "ticket and token are held; the device had no room, a dead peer's memory may still be freed",
+        "awake": "ticket and token are held; resident; serving",
+        "draining": "ticket and token are held; resident; the running batch is the last one",
+        "sleeping": "ticket and token are held; device memory is being freed",
+    },
+    facts={
+        "wanted": "LOCK_EX|LOCK_NB on want.lock, through our own second descriptor, was refused: somebody waits",
+        "rested": "the minimum hold has passed since `mapped`",
+        "due": "nothing runs here, or the quantum has passed since somebody was first seen waiting",
+        "patient": "the failure may pass, and fewer than the allowed attempts to map have failed",
+    },
+    effects={
+        "door_try": "flock(door, EX|NB), then flock(want, SH|NB): both or neither -> door_won | door_busy",
+        "ticket_make": "list, unlink dead tickets, mkfifo(1 + highest) -> made | line_failed",
+        "ticket_lock": "open the ticket O_RDWR, flock(ticket, EX|NB): nobody else ever asks for EX",
+        "door_open": "flock(door, UN)",
+        "bell_ring": "one byte into the holder's FIFO, non-blocking; may be lost",
+        "look_ahead": "find the nearest live ticket ahead and watch it -> ahead_gone; or nobody is there -> first",
+        "token_try": "flock(token, EX|NB) -> token_won | token_busy",
+        "token_drop": "flock(token, UN)",
+        "ticket_unlink": "unlink our name",
+        "ticket_close": "close the ticket: its lock and its write end go together",
+        "want_drop": "flock(want, UN)",
+        "device_map": "residency: enter -> mapped | map_failed",
+        "device_unmap": "residency: leave -> unmapped",
+        "backoff_start": "-> backoff_over, later each time",
+        "drain": "the engine stops at the next batch boundary -> drained",
+        "hold_start": "look again when the minimum hold has passed",
+        "quantum_start": "look again when the quantum has passed",
+        "quantum_stop": "forget the quantum",
+        "tell_ready": "sleep: device_ready",
+        "tell_yielding": "sleep: device_yielding",
+        "tell_left": "sleep: device_left",
+        "tell_cancelled": "sleep: device_cancelled",
+    },
+    edges=(
+        E("asleep", "need", "doorway", do=("door_try",)),
+        E("doorway", "door_busy", "doorway", do=("door_try",), why="non-blocking, so that cancel always works"),
+        E("doorway", "door_won", "joining", do=("ticket_make",)),
+        E("doorway", "cancel", "asleep", do=("tell_cancelled",)),
+        E("doorway", "line_failed", "asleep", do=("tell_left",), why="the arena was deleted, or no descriptor is left"),
+        E("joining", "made", "waiting", do=("ticket_lock", "door_open", "bell_ring", "look_ahead")),
+        E("joining", "line_failed", "asleep", do=("want_drop", "door_open", "tell_left"), why="full disk: only new arrivals are refused"),
+        E("waiting", "ahead_gone", "waiting", do=("look_ahead",), why="it may have died in the middle of the line"),
+        E("waiting", "first", "taking", do=("token_try",)),
+        E("waiting", "cancel", "asleep", do=(*LEAVE, "want_drop", "tell_cancelled")),
+        E("waiting", "line_failed", "asleep", do=(*LEAVE, "want_drop", "tell_left")),
+        E("taking", "token_busy", "taking", do=("token_try",), why="a stranger, or a dying holder whose ticket went first"),
+        E("taking", "token_won", "waking", do=("want_drop", "device_map")),
+        E("taking", "cancel", "asleep", do=(*LEAVE, "want_drop", "tell_cancelled")),
+        E("taking", "line_failed", "asleep", do=(*LEAVE, "want_drop", "tell_left")),
+        E("waking", "mapped", "awake", do=("hold_start", "tell_ready")),
+        E("waking", "map_failed", "retrying", when=("patient",), do=("backoff_start",), why="a dead peer's memory may outlive its flock"),
+        E("waking", "map_failed", "sleeping", when=("!patient",), do=("device_unmap",)),
+        E("retrying", "backoff_over", "waking", do=("device_map",)),
+        E("awake", "look", "awake", when=("!rested",), why="hold_start looks again"),
+        E("awake", "look", "awake", when=("rested", "!wanted"), do=("quantum_stop",), why="else a later waiter meets an old clock"),
+        E("awake", "look", "awake", when=("rested", "wanted", "!due"), do=("quantum_start",)),
+        E("awake", "look", "draining", when=("rested", "wanted", "due"), do=("tell_yielding", "drain")),
+        E("awake", "release", "draining", do=("drain",), why="the owner wants to sleep: idle for long, or told to"),
+        E("draining", "drained", "sleeping", do=("device_unmap",)),
+        E("sleeping", "unmapped", "asleep", do=("token_drop", *LEAVE, "tell_left"), why="the token goes only after the memory"),
+    ),
+    ignores=ignoring("need", "doorway", "joining", "waiting", "taking", "waking", "retrying", "awake", "draining", "sleeping")
+    | ignoring("look", "asleep", "doorway", "joining", "waiting", "taking", "waking", "retrying", "draining", "sleeping")
+    | ignoring("cancel", "asleep", "joining", "waking", "retrying", "awake", "draining", "sleeping")
+    | ignoring("release", "asleep", "draining", "sleeping"),
+)
