@@ -1,0 +1,112 @@
+"""What every door calls: frozen values in, frozen values out.
+
+    async with open_host(settings) as host:
+        async with host.generate("smollm2", "Once upon a time", Options(max_tokens=16)) as answer:
+            async for event in answer:          # Text, Text, ..., Finish
+                ...
+
+Everything that does not wait is a plain method and answers in every state, changing nothing.  Errors are `lsm.errors`; those of a request
+carry the HTTP status.  Cancelling is leaving the `async with`: the slot is free again after the batch that runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol
+
+from lsm.config import Settings
+from lsm.values import (
+    ChatRequest,
+    Counters,
+    Finish,
+    ModelFacts,
+    ModelInfo,
+    Options,
+    Sampling,
+    SlotInfo,
+    Text,
+    Timings,
+)
+
+__all__ = [
+    "ChatRequest", "Counters", "Finish", "Host", "ModelFacts", "ModelInfo", "Options", "Sampling", "Settings", "SlotInfo", "Text", "Timings",
+    "build_info", "open_host",
+]  # fmt: skip
+
+Prompt = str | Sequence[int]  # text, or token ids
+
+
+class Host(Protocol):
+    """All models of this process.  `model` arguments are aliases; an empty one means the first model.  `NotFound`: there is no such model."""
+
+    def models(self) -> tuple[ModelInfo, ...]:
+        """Every model, loaded or not, in the order of the command line."""
+        ...
+
+    def model(self, model: str) -> ModelInfo: ...
+
+    def counters(self, model: str) -> Counters: ...
+
+    def slots(self, model: str) -> tuple[SlotInfo, ...]: ...
+
+    def state(self) -> dict[str, Any]:
+        """The document of `GET /lsm/state`; plain JSON values."""
+        ...
+
+    def changes(self) -> AbstractAsyncContextManager[AsyncIterator[dict[str, Any]]]:
+        """`state()` now, and again after each change; changes in quick succession come as one."""
+        ...
+
+    def tokenize(self, model: str, text: str, *, add_special: bool = False, parse_special: bool = True) -> tuple[int, ...]:
+        """Needs the vocabulary, so raises `ModelLoading` or `ModelFailed` before the model has been loaded; works while it sleeps."""
+        ...
+
+    def pieces(self, model: str, tokens: Sequence[int]) -> tuple[bytes, ...]:
+        """The bytes of each token, special ones included; a character may be split between tokens."""
+        ...
+
+    def detokenize(self, model: str, tokens: Sequence[int]) -> str: ...
+
+    def render(self, model: str, chat: ChatRequest) -> str:
+        """The prompt that the model's chat template makes of the conversation."""
+        ...
+
+    def generate(self, model: str, prompt: Prompt, options: Options) -> AbstractAsyncContextManager[AsyncIterator[Text | Finish]]:
+        """Wake the model if it sleeps, decode the prompt, sample.  All text that is ready comes as one `Text`; the last event is `Finish`.
+
+        Text prompts are tokenized with the model's BOS if it wants one, special tokens are parsed.
+        Errors before the first event leave nothing behind: `InvalidRequest`, `ContextExceeded`, `Unavailable` and its kinds, `ServerError`.
+        """
+        ...
+
+    def chat(self, model: str, chat: ChatRequest, options: Options) -> AbstractAsyncContextManager[AsyncIterator[Text | Finish]]:
+        """`render`, then `generate`."""
+        ...
+
+    async def wake(self, model: str) -> None:
+        """Load the model if it is not, and wait until it is awake.  `Unavailable`: the device, or the model, could not be had."""
+        ...
+
+    async def sleep(self, model: str) -> None:
+        """Give the device back at the next batch boundary, and wait until that is done.  A running request wakes the model again."""
+        ...
+
+
+@asynccontextmanager
+async def open_host(settings: Settings) -> AsyncIterator[Host]:
+    """Take the models of `settings` in and start loading them, one after the other.  On leaving, requests end and everything is given back.
+
+    Raises `ArenaError` if the arena cannot be used, `ModelFileError` if a model file cannot be right.
+    """
+    from lsm.runtime.host import open_local_host  # the compiled part is loaded only where a model is served
+
+    async with open_local_host(settings) as host:
+        yield host
+
+
+def build_info() -> Mapping[str, Any]:
+    """What was built (version, commit, flags), which devices there are and their memory in bytes.  `BuildError` when it cannot run here."""
+    from lsm.native.library import build_info as info
+
+    return info()

@@ -1,0 +1,169 @@
+"""The frozen values that cross between rooms: what a request is, what comes back.  Imports nothing of lsm.
+
+Names and defaults follow llama-server (requirements B.2, C.4), so that a value means the same at every door.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+StopType = Literal["eos", "word", "limit", "none"]
+
+SAMPLERS_DEFAULT = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How the next token is drawn from the logits.  Defaults are llama-server's."""
+
+    samplers: tuple[str, ...] = SAMPLERS_DEFAULT
+    seed: int = -1  # -1: random
+    temperature: float = 0.8  # 0: greedy
+    top_k: int = 40  # 0: off
+    top_p: float = 0.95
+    min_p: float = 0.05
+    top_n_sigma: float = -1.0
+    typical_p: float = 1.0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    dynatemp_range: float = 0.0
+    dynatemp_exponent: float = 1.0
+    repeat_last_n: int = 64
+    repeat_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = 64
+    dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
+    mirostat: int = 0  # 0 off, 1, 2
+    mirostat_tau: float = 5.0
+    mirostat_eta: float = 0.1
+    min_keep: int = 0
+    ignore_eos: bool = False
+    logit_bias: tuple[tuple[int, float], ...] = ()  # (token, bias); -inf forbids the token
+    grammar: str = ""  # GBNF; empty: none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Everything about a generation but its prompt."""
+
+    max_tokens: int = -1  # -1: until the end of generation or of the context; 0: only fill the cache
+    stop: tuple[str, ...] = ()
+    sampling: Sampling = field(default_factory=Sampling)
+    cache_prompt: bool = True
+    id_slot: int = -1  # -1: any
+    t_max_predict_ms: int = -1  # -1: no limit
+    special: bool = False  # show special tokens in the text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRequest:
+    """A conversation, as the chat template of the model takes it.
+
+    `messages`: mappings with `role` and `content` (a string, or a list of `{"type": "text", "text": ...}` parts).
+    """
+
+    messages: tuple[Mapping[str, Any], ...]
+    add_generation_prompt: bool = True
+    template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A piece of the answer: whole characters only, and never part of a stop string."""
+
+    text: str
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timings:
+    """Only time spent in batches counts; a pause for another model does not."""
+
+    cache_n: int  # prompt tokens found in the slot's cache
+    prompt_n: int  # prompt tokens decoded for this request
+    prompt_ms: float
+    predicted_n: int
+    predicted_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """How a generation ended.  Prompt tokens are `timings.cache_n + timings.prompt_n`, completion tokens `timings.predicted_n`."""
+
+    stop_type: StopType
+    stopping_word: str
+    truncated: bool  # the context was full
+    id_slot: int
+    timings: Timings
+    prompt_tokens: int
+    completion_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFacts:
+    """What is known of a model once it is loaded, and stays true while its memory is away."""
+
+    architecture: str
+    description: str
+    vocab_type: int
+    n_vocab: int
+    n_ctx: int  # all slots together
+    n_ctx_slot: int  # one slot: prompt and answer together
+    n_ctx_train: int
+    n_embd: int
+    n_params: int
+    size_bytes: int
+    n_slots: int
+    bos_token: str
+    eos_token: str
+    chat_template: str  # empty: the model has none
+    load_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInfo:
+    """One model as a door lists it.  `facts` is None until it has been loaded; `why` says what went wrong, if something did."""
+
+    alias: str
+    path: str
+    load_state: str
+    sleep_state: str
+    facts: ModelFacts | None
+    created_s: int  # wall clock, when the server took the model in
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """Monotonic counts of one model since the server started, for `/metrics`."""
+
+    prompt_tokens: int = 0
+    prompt_tokens_cached: int = 0
+    prompt_seconds: float = 0.0
+    predicted_tokens: int = 0
+    predicted_seconds: float = 0.0
+    decode_calls: int = 0
+    busy_slots: int = 0  # summed over decode calls
+    tokens_max: int = 0  # largest number of tokens seen in one slot
+    requests_processing: int = 0
+    requests_waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotInfo:
+    """One slot, as `/slots` shows it."""
+
+    id: int
+    n_ctx: int
+    state: str
+    request_id: str
+    n_prompt_tokens: int
+    n_prompt_tokens_processed: int
+    n_prompt_tokens_cache: int
+    n_decoded: int
