@@ -1,0 +1,1 @@
+"""The only room that waits: actors, performers of effects, worker threads, clock, trace."""
