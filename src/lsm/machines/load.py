@@ -20,7 +20,7 @@ LOAD = Machine(
         "unloading": "the engine is freeing everything",
         "failed": "the last load failed, or the file changed under a loaded model; `why` says which; a load may be tried again",
     },
-    facts={},
+    facts={"hopeless": "the file is wrong, or the load was called off: trying again cannot help"},
     effects={
         "demand_add": "sleep: one more needs the model awake",
         "demand_drop": "sleep: one less",
@@ -38,7 +38,8 @@ LOAD = Machine(
         E("queued", "refused", "failed", do=("demand_drop",), why="no token: the arena is gone, or the disk is full"),
         E("queued", "unload", "unloaded", do=("demand_drop",)),
         E("loading", "loaded", "ready", do=("residency_loaded", "demand_drop"), why="resident first: the model stays awake (S7)"),
-        E("loading", "load_failed", "failed", do=("residency_failed", "demand_drop"), why="the token is given back by the failed map"),
+        E("loading", "load_failed", "failed", when=("hopeless",), do=("residency_failed", "demand_drop"), why="the failed map gives the token back"),
+        E("loading", "load_failed", "queued", when=("!hopeless",), do=("residency_failed",), why="no room yet: the token's patience decides"),
         E("loading", "unload", "loading", do=("load_abort",)),
         E("ready", "source_changed", "failed", do=("engine_free",), why="what is in the file now is not what the KV cache was made with"),
         E("ready", "unload", "unloading", do=("engine_free",)),
