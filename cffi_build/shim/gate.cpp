@@ -1,0 +1,73 @@
+// The second line of defence: a graph that touches released memory is refused before its first node runs, so that llama_decode
+// returns an error and the process lives. The first line is lsm_step_decode(), which asks before it builds a graph at all.
+#include "ledger.hpp"
+#include "ggml.h"
+
+#include <cstdio>
+#include <unordered_map>
+
+namespace lsm {
+namespace {
+
+using InitBackend  = ggml_backend_t (*)(ggml_backend_dev_t, const char *);
+using GraphCompute = ggml_status (*)(ggml_backend_t, ggml_cgraph *);
+
+struct DeviceFunctions {
+    InitBackend  init_backend;
+    GraphCompute graph_compute;  // set when the first backend of this device is made
+};
+
+std::mutex mutex;
+std::unordered_map<ggml_backend_dev_t, DeviceFunctions> devices;
+
+ggml_backend_buffer_t buffer_of(const ggml_tensor * tensor) { return tensor->view_src ? tensor->view_src->buffer : tensor->buffer; }
+
+const ggml_tensor * released_operand(ggml_cgraph * graph) {
+    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
+        const ggml_tensor * node = ggml_graph_node(graph, i);
+        if (is_released(buffer_of(node))) return node;
+        for (const ggml_tensor * operand : node->src) {
+            if (operand && is_released(buffer_of(operand))) return operand;
+        }
+    }
+    return nullptr;
+}
+
+GraphCompute original_compute(ggml_backend_dev_t device) {
+    std::lock_guard lock(mutex);
+    return devices.at(device).graph_compute;
+}
+
+ggml_status compute(ggml_backend_t backend, ggml_cgraph * graph) {
+    if (Ledger::instance().any_released()) {
+        if (const ggml_tensor * tensor = released_operand(graph)) {
+            std::fprintf(stderr, "lsm: graph refused: tensor %s is in released device memory\n", tensor->name);
+            return GGML_STATUS_FAILED;
+        }
+    }
+    return original_compute(backend->device)(backend, graph);
+}
+
+ggml_backend_t init_backend(ggml_backend_dev_t device, const char * params) {
+    InitBackend original;
+    {
+        std::lock_guard lock(mutex);
+        original = devices.at(device).init_backend;
+    }
+    ggml_backend_t backend = original(device, params);
+    if (!backend) return nullptr;
+    std::lock_guard lock(mutex);
+    devices.at(device).graph_compute = backend->iface.graph_compute;
+    backend->iface.graph_compute     = compute;
+    return backend;
+}
+
+}  // namespace
+
+void hook_graph_compute(ggml_backend_dev_t device) {
+    std::lock_guard lock(mutex);
+    devices.emplace(device, DeviceFunctions{ device->iface.init_backend, nullptr });
+    device->iface.init_backend = init_backend;
+}
+
+}  // namespace lsm

@@ -1,0 +1,261 @@
+#include "ledger.hpp"
+#include "ggml-cpu.h"
+
+#include <atomic>
+#include <utility>
+
+namespace lsm {
+
+int Entry::memory_class() const {
+    if (scope_class != LSM_CLASS_AUTO) return scope_class;
+    switch (shell->usage) {
+        case GGML_BACKEND_BUFFER_USAGE_WEIGHTS: return LSM_CLASS_WEIGHTS;
+        case GGML_BACKEND_BUFFER_USAGE_COMPUTE: return LSM_CLASS_COMPUTE;
+        default: return tensors.empty() ? LSM_CLASS_OTHER : LSM_CLASS_KV;
+    }
+}
+
+uint64_t Entry::host_bytes() const {
+    uint64_t total = kept_pages.bytes.size_bytes();
+    for (const auto & kept : kept_tensors) total += kept.bytes.size_bytes();
+    return total;
+}
+
+uint64_t Entry::file_bytes() const {
+    uint64_t total = 0;
+    for (const auto & part : from_file) total += part.span.size_bytes;
+    return total;
+}
+
+Ledger & Ledger::instance() {
+    // Never destroyed: models may be freed by other static destructors after ours would have run.
+    static Ledger * ledger = new Ledger;
+    return *ledger;
+}
+
+namespace {
+thread_local int scope = 0;
+// Total over all owners, so that the gate of a graph costs one load while nothing is released.
+std::atomic<int> n_released{0};
+}  // namespace
+
+int pack_scope(int owner, int memory_class) { return owner << 8 | memory_class; }
+int exchange_scope(int packed) { return std::exchange(scope, packed); }
+
+// The wrappers that stand in front of a buffer's own functions.
+struct BufferHooks {
+    static ggml_backend_buffer_t allocate(ggml_backend_buffer_type_t type, size_t size_bytes) {
+        auto & ledger = Ledger::instance();
+        const int owner = scope >> 8;
+        Ledger::TypeHook hook;
+        {
+            std::lock_guard lock(ledger.mutex_);
+            hook = ledger.types_.at(type);
+        }
+        if (owner == 0) return hook.original(type, size_bytes);
+        if (!hook.provider) return allocate_through_another_type(type, hook, size_bytes);
+
+        auto entry      = std::make_unique<Entry>();
+        entry->provider = hook.provider;
+        if (!hook.provider->reserve(entry->region, size_bytes)) return nullptr;
+        if (!hook.provider->map(entry->region)) {
+            hook.provider->unreserve(entry->region);
+            return nullptr;
+        }
+        entry->shell = hook.provider->make_buffer(type, hook.original, entry->region);
+        if (!entry->shell) {
+            hook.provider->unmap(entry->region);
+            hook.provider->unreserve(entry->region);
+            return nullptr;
+        }
+        return record(std::move(entry));
+    }
+
+    // Repacking types take a buffer of the plain CPU type (ours by then) and exchange some of its functions.
+    static ggml_backend_buffer_t allocate_through_another_type(ggml_backend_buffer_type_t type, const Ledger::TypeHook & hook, size_t size_bytes) {
+        ggml_backend_buffer_t buffer = hook.original(type, size_bytes);
+        if (!buffer) return nullptr;
+        auto & ledger = Ledger::instance();
+        {
+            std::lock_guard lock(ledger.mutex_);
+            if (Entry * entry = ledger.find(buffer)) {
+                auto own         = buffer->iface;
+                own.free_buffer  = entry->inner.free_buffer;
+                own.clear        = entry->inner.clear;
+                if (own.init_tensor == init_tensor) own.init_tensor = entry->inner.init_tensor;
+                entry->inner = own;
+                wrap(*entry);
+                return buffer;
+            }
+        }
+        auto entry   = std::make_unique<Entry>();
+        entry->shell = buffer;
+        entry->region.size_bytes = buffer->size;
+        return record(std::move(entry));
+    }
+
+    static ggml_backend_buffer_t record(std::unique_ptr<Entry> entry) {
+        auto & ledger      = Ledger::instance();
+        entry->owner       = scope >> 8;
+        entry->scope_class = scope & 0xff;
+        entry->inner       = entry->shell->iface;
+        wrap(*entry);
+        ggml_backend_buffer_t buffer = entry->shell;
+        std::lock_guard lock(ledger.mutex_);
+        ledger.entries_.emplace(buffer, std::move(entry));
+        return buffer;
+    }
+
+    static void wrap(Entry & entry) {
+        entry.live             = entry.inner;
+        entry.live.free_buffer = free_buffer;
+        entry.live.init_tensor = init_tensor;
+        if (entry.provider && entry.provider->zero) entry.live.clear = clear;
+        entry.shell->iface = entry.live;
+    }
+
+    static void free_buffer(ggml_backend_buffer_t buffer) {
+        auto & ledger = Ledger::instance();
+        std::unique_ptr<Entry> entry;
+        {
+            std::lock_guard lock(ledger.mutex_);
+            auto it = ledger.entries_.find(buffer);
+            entry   = std::move(it->second);
+            ledger.entries_.erase(it);
+        }
+        if (!entry->resident) n_released--;
+        if (entry->inner.free_buffer) entry->inner.free_buffer(buffer);
+        if (!entry->provider) return;
+        if (entry->resident) entry->provider->unmap(entry->region);
+        entry->provider->unreserve(entry->region);
+    }
+
+    static ggml_status init_tensor(ggml_backend_buffer_t buffer, ggml_tensor * tensor) {
+        auto & ledger = Ledger::instance();
+        decltype(buffer->iface.init_tensor) inner;
+        {
+            std::lock_guard lock(ledger.mutex_);
+            Entry * entry = ledger.find(buffer);
+            inner         = entry->inner.init_tensor;
+            if (buffer->usage == GGML_BACKEND_BUFFER_USAGE_COMPUTE) {
+                // Every graph puts thousands of tensors into its compute buffer and none is worth recording: step aside.
+                entry->live.init_tensor    = inner;
+                buffer->iface.init_tensor  = inner;
+            } else if (!tensor->view_src && tensor->op == GGML_OP_NONE) {
+                entry->tensors.push_back(tensor);
+            }
+        }
+        return inner ? inner(buffer, tensor) : GGML_STATUS_SUCCESS;
+    }
+
+    static void clear(ggml_backend_buffer_t buffer, uint8_t value) {
+        auto & ledger = Ledger::instance();
+        Entry * entry;
+        {
+            std::lock_guard lock(ledger.mutex_);
+            entry = ledger.find(buffer);
+        }
+        if (value == 0 && entry->provider->zero(entry->region)) return;
+        entry->inner.clear(buffer, value);
+    }
+};
+
+Entry * Ledger::find(ggml_backend_buffer_t buffer) {
+    const auto it = entries_.find(buffer);
+    return it == entries_.end() ? nullptr : it->second.get();
+}
+
+void Ledger::hook_type(ggml_backend_buffer_type_t type, const Provider * provider) {
+    types_.emplace(type, TypeHook{ type->iface.alloc_buffer, provider });
+    type->iface.alloc_buffer = BufferHooks::allocate;
+}
+
+void Ledger::hook_cpu_device(ggml_backend_dev_t device) {
+    hook_type(ggml_backend_dev_buffer_type(device), &cpu_provider());
+    const auto extra_types = reinterpret_cast<ggml_backend_dev_get_extra_bufts_t>(
+        ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(device), "ggml_backend_dev_get_extra_bufts"));
+    if (extra_types) {
+        for (auto * type = extra_types(device); type && *type; type++) hook_type(*type, nullptr);
+    }
+    hook_graph_compute(device);
+}
+
+Status Ledger::install(int devices) {
+    std::lock_guard lock(mutex_);
+    if (installed_) return {};
+    if (devices != LSM_DEVICES_CPU) return Status::error(LSM_E_ARGUMENT, "only the CPU's buffers can be hooked by this build");
+    ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    if (!cpu) return Status::error(LSM_E_FAILED, "this build of llama.cpp has no CPU backend");
+    hook_cpu_device(cpu);
+    installed_ = true;
+    return {};
+}
+
+std::vector<Entry *> Ledger::entries(int owner, int classes) {
+    std::lock_guard lock(mutex_);
+    std::vector<Entry *> found;
+    for (auto & [_, entry] : entries_) {
+        if (entry->owner == owner && (entry->memory_class() & classes)) found.push_back(entry.get());
+    }
+    return found;
+}
+
+bool Ledger::any_released() const { return n_released.load(std::memory_order_acquire) > 0; }
+
+bool Ledger::any_released(int owner, int classes) {
+    if (!any_released()) return false;
+    for (const Entry * entry : entries(owner, classes)) {
+        if (!entry->resident) return true;
+    }
+    return false;
+}
+
+void Ledger::mark_released(Entry & entry) {
+    entry.shell->iface             = released_interface;
+    entry.shell->iface.free_buffer = BufferHooks::free_buffer;
+    entry.shell->iface.get_base    = entry.inner.get_base;  // the address is still ours
+    entry.resident                 = false;
+    n_released++;
+}
+
+void Ledger::mark_resident(Entry & entry) {
+    entry.shell->iface = entry.live;
+    entry.resident     = true;
+    n_released--;
+}
+
+void Ledger::drop_kept_pages(ggml_backend_buffer_t buffer) {
+    std::lock_guard lock(mutex_);
+    if (Entry * entry = find(buffer)) entry->kept_pages = {};
+}
+
+std::vector<std::shared_ptr<Source>> Ledger::sources(int owner, int memory_class) {
+    std::lock_guard lock(mutex_);
+    std::vector<std::shared_ptr<Source>> found;
+    for (auto & source : sources_[owner]) {
+        if (source->memory_class() & memory_class) found.push_back(source);
+    }
+    return found;
+}
+
+void Ledger::add_source(int owner, std::shared_ptr<Source> source) {
+    std::lock_guard lock(mutex_);
+    sources_[owner].push_back(std::move(source));
+}
+
+void Ledger::forget_sources(int owner) {
+    std::lock_guard lock(mutex_);
+    sources_.erase(owner);
+}
+
+bool Ledger::begin(int owner) {
+    std::lock_guard lock(mutex_);
+    return busy_.insert(owner).second;
+}
+
+void Ledger::end(int owner) {
+    std::lock_guard lock(mutex_);
+    busy_.erase(owner);
+}
+
+}  // namespace lsm

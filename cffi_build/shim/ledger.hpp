@@ -1,0 +1,122 @@
+// Which buffers exist, whose they are, which tensors live in them, and where their memory is.
+#pragma once
+#include "host_block.hpp"
+#include "provider.hpp"
+#include "sources.hpp"
+#include "status.hpp"
+
+#include <memory>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+namespace lsm {
+
+// Bytes of one tensor that its file cannot give back: kept for the life of the buffer.
+struct KeptTensor {
+    size_t    offset_bytes;
+    HostBlock bytes;
+};
+
+// Pages that were not all zero when the buffer was released.
+struct KeptPages {
+    struct Run { size_t offset_bytes, size_bytes; };
+    std::vector<Run> runs;
+    HostBlock        bytes;
+    bool             valid = false;
+};
+
+struct FileTensor {
+    ggml_tensor * tensor;
+    FileSpan      span;
+};
+
+struct Entry {
+    ggml_backend_buffer_t shell    = nullptr;  // llama.cpp holds this pointer: it lives from allocation to free
+    const Provider *      provider = nullptr;  // null: a buffer type that makes its own memory; counted, never moved
+    Region                region;
+    int                   owner       = 0;
+    int                   scope_class = LSM_CLASS_AUTO;
+    bool                  resident    = true;
+
+    ggml_backend_buffer_i inner = {};  // the backend's functions
+    ggml_backend_buffer_i live  = {};  // the same with our wrappers in front: what a resident shell shows
+
+    std::vector<ggml_tensor *> tensors;  // leaves only; views share their source's memory
+
+    bool                    bound = false;  // the two lists below say how the weights come back
+    std::vector<FileTensor> from_file;
+    std::vector<KeptTensor> kept_tensors;
+    KeptPages               kept_pages;
+
+    int      memory_class() const;
+    bool     weights() const { return shell->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS; }
+    uint64_t host_bytes() const;
+    uint64_t file_bytes() const;
+};
+
+class Ledger {
+public:
+    static Ledger & instance();
+
+    Status install(int devices);
+
+    // Pointers stay valid as long as the owner's own thread frees none of its buffers.
+    std::vector<Entry *> entries(int owner, int classes);
+
+    bool any_released() const;
+    bool any_released(int owner, int classes);
+    void mark_released(Entry &);
+    void mark_resident(Entry &);
+    void drop_kept_pages(ggml_backend_buffer_t);
+
+    std::vector<std::shared_ptr<Source>> sources(int owner, int memory_class);
+    void add_source(int owner, std::shared_ptr<Source>);
+    void forget_sources(int owner);
+
+    bool begin(int owner);  // false while another call for this owner runs
+    void end(int owner);
+
+private:
+    friend struct BufferHooks;
+
+    struct TypeHook {
+        AllocBuffer      original;
+        const Provider * provider;  // null for types that allocate through another hooked type
+    };
+
+    Entry * find(ggml_backend_buffer_t);
+    void hook_type(ggml_backend_buffer_type_t, const Provider *);
+    void hook_cpu_device(ggml_backend_dev_t);
+
+    std::mutex mutex_;
+    bool       installed_ = false;
+    std::unordered_map<ggml_backend_buffer_t, std::unique_ptr<Entry>> entries_;
+    std::unordered_map<ggml_backend_buffer_type_t, TypeHook>         types_;
+    std::unordered_map<int, std::vector<std::shared_ptr<Source>>>    sources_;
+    std::set<int> busy_;
+};
+
+struct OwnerCall {
+    explicit OwnerCall(int owner) : owner_(owner), entered(Ledger::instance().begin(owner)) {}
+    ~OwnerCall() { if (entered) Ledger::instance().end(owner_); }
+    OwnerCall(const OwnerCall &) = delete;
+    OwnerCall & operator=(const OwnerCall &) = delete;
+private:
+    int owner_;
+public:
+    const bool entered;
+};
+
+// The thread's scope: owner in the upper bits, class in the lower eight.
+int  exchange_scope(int packed);
+int  pack_scope(int owner, int memory_class);
+
+// What the shell of a released buffer shows (released.cpp).
+extern const ggml_backend_buffer_i released_interface;
+bool is_released(ggml_backend_buffer_t);
+
+void hook_graph_compute(ggml_backend_dev_t);  // gate.cpp
+
+}  // namespace lsm

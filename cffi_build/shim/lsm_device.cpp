@@ -1,0 +1,91 @@
+#include "lsm_device.h"
+#include "copies.hpp"
+#include "faults.hpp"
+#include "ledger.hpp"
+#include "move.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace lsm {
+
+void write_message(const std::string & message, char * err, int err_len) {
+    if (!err || err_len <= 0) return;
+    const size_t n = std::min(message.size(), static_cast<size_t>(err_len) - 1);
+    std::memcpy(err, message.data(), n);
+    err[n] = '\0';
+}
+
+namespace {
+
+Status check_owner(int owner) {
+    if (owner > 0 && owner < (1 << 23)) return {};
+    return Status::error(LSM_E_ARGUMENT, "owner " + std::to_string(owner) + " is not between 1 and 8388607");
+}
+
+Status open_source(int owner, int memory_class, const char * path) {
+    if (auto status = check_owner(owner); !status.ok()) return status;
+    std::shared_ptr<Source> source;
+    if (auto status = Source::open(memory_class, path, source); !status.ok()) return status;
+    Ledger::instance().add_source(owner, std::move(source));
+    return {};
+}
+
+Status bind_sources(int owner, int memory_class) {
+    auto & ledger = Ledger::instance();
+    const auto sources = ledger.sources(owner, memory_class);
+    for (const auto & source : sources) {
+        if (auto status = source->unchanged(); !status.ok()) return status;  // replaced between our open and the load
+    }
+    for (Entry * entry : ledger.entries(owner, memory_class)) {
+        if (!entry->provider || !entry->weights() || entry->bound) continue;
+        if (auto status = bind_to_sources(*entry, sources); !status.ok()) return status;
+    }
+    return {};
+}
+
+}  // namespace
+}  // namespace lsm
+
+extern "C" {
+
+int lsm_device_install(int devices, char * err, int err_len) {
+    return lsm::guarded(err, err_len, [&] { return lsm::Ledger::instance().install(devices); });
+}
+
+int lsm_device_scope(int owner, int memory_class) { return lsm::exchange_scope(lsm::pack_scope(owner, memory_class)); }
+
+void lsm_device_scope_restore(int previous) { lsm::exchange_scope(previous); }
+
+int lsm_source_open(int owner, int memory_class, const char * path, char * err, int err_len) {
+    return lsm::guarded(err, err_len, [&] { return lsm::open_source(owner, memory_class, path); });
+}
+
+int lsm_source_bind(int owner, int memory_class, char * err, int err_len) {
+    return lsm::guarded(err, err_len, [&] { return lsm::bind_sources(owner, memory_class); });
+}
+
+int lsm_device_release(int owner, int classes, char * err, int err_len) {
+    return lsm::guarded(err, err_len, [&] { return lsm::release(owner, classes); });
+}
+
+int lsm_device_restore(int owner, int classes, char * err, int err_len) {
+    return lsm::guarded(err, err_len, [&] { return lsm::restore(owner, classes); });
+}
+
+int lsm_device_is_released(int owner, int classes) { return lsm::Ledger::instance().any_released(owner, classes) ? 1 : 0; }
+
+void lsm_device_bytes(int owner, int classes, uint64_t * out) {
+    std::fill_n(out, 4, uint64_t{ 0 });
+    for (const lsm::Entry * entry : lsm::Ledger::instance().entries(owner, classes)) {
+        out[entry->resident ? 0 : 1] += entry->region.size_bytes;
+        out[2] += entry->host_bytes();
+        out[3] += entry->file_bytes();
+    }
+}
+
+void lsm_device_forget(int owner) { lsm::Ledger::instance().forget_sources(owner); }
+
+void lsm_device_fail_at(int fault_point, int n) { lsm::arm_fault(fault_point, n); }
+
+}  // extern "C"

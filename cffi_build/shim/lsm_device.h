@@ -1,0 +1,75 @@
+// Device memory that comes and goes: release and restore, in place, what a loaded llama.cpp model holds on its device.
+//
+// Addresses never change: a released buffer keeps its reserved address range, so tensors, cached graphs and llama.cpp's own
+// pointers stay valid and only the memory underneath is given back.
+//
+// Rules for the caller:
+//   * lsm_device_install() comes before the first model or context.
+//   * An owner is a positive number of the caller's choice, one per model. Buffers made while a scope names an owner belong to it;
+//     buffers made without a scope are not ours and are left alone.
+//   * The calls for one owner come from one thread at a time, and never while a graph of this owner runs (llama_synchronize first).
+//     Different owners do not disturb each other.
+//   * Every function that can fail returns 0 or a negative LSM_E_ code and writes a sentence into `err` (always terminated).
+#pragma once
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum lsm_memory_class {
+    LSM_CLASS_AUTO     = 0,  // in a scope: weights, KV or compute, by what the buffer turns out to be
+    LSM_CLASS_WEIGHTS  = 1,
+    LSM_CLASS_KV       = 2,
+    LSM_CLASS_COMPUTE  = 4,
+    LSM_CLASS_ENCODER  = 8,
+    LSM_CLASS_ADAPTERS = 16,
+    LSM_CLASS_OTHER    = 32, // output rows: read by the caller at any time, hence never released
+};
+
+enum lsm_error {
+    LSM_OK                = 0,
+    LSM_E_NO_MEMORY       = -101, // the device (or the host, for copies) has no room; nothing changed
+    LSM_E_SOURCE_CHANGED  = -102, // the file is not the one that was loaded; nothing changed
+    LSM_E_READ            = -103, // the file could not be read to the end; nothing changed
+    LSM_E_RELEASED        = -104, // the memory that this call needs is released; restore first
+    LSM_E_BUSY            = -105, // another call for the same owner is running
+    LSM_E_ARGUMENT        = -106,
+    LSM_E_NOT_MOVABLE     = -107, // a buffer of a kind that cannot be released on this build
+    LSM_E_FAILED          = -108,
+};
+
+enum lsm_devices { LSM_DEVICES_CPU = 1 };
+
+enum lsm_fault_point { LSM_FAULT_MAP = 0, LSM_FAULT_FILL = 1, LSM_FAULT_SAVE = 2 };
+
+// Hooks the buffer types and the graph entry of the named kinds of devices (bits of lsm_devices). Later calls add nothing and return 0.
+int lsm_device_install(int devices, char * err, int err_len);
+
+// Sets this thread's scope; returns the previous one for lsm_device_scope_restore(). Owner 0 means no scope.
+int lsm_device_scope(int owner, int memory_class);
+void lsm_device_scope_restore(int previous);
+
+// The GGUF file at `path` is the copy of the owner's weights of this class (WEIGHTS, ENCODER or ADAPTERS). Open before the load, bind after it;
+// a split model opens each of its files. Bind verifies the bytes where the layout permits and keeps copies of what the files do not hold.
+int lsm_source_open(int owner, int memory_class, const char * path, char * err, int err_len);
+int lsm_source_bind(int owner, int memory_class, char * err, int err_len);
+
+// `classes` are bits of lsm_memory_class. Both are idempotent. Restore is atomic: on any failure all of these classes are as before, their host copies whole.
+int lsm_device_release(int owner, int classes, char * err, int err_len);
+int lsm_device_restore(int owner, int classes, char * err, int err_len);
+
+// 1 if any buffer of these classes is released, else 0.
+int lsm_device_is_released(int owner, int classes);
+
+// out[0] bytes on the device now, out[1] bytes released, out[2] bytes of host copies, out[3] bytes for which a file is the copy.
+void lsm_device_bytes(int owner, int classes, uint64_t * out);
+
+// After the owner's model and contexts are freed: closes its files. Its buffers have left the ledger by themselves.
+void lsm_device_forget(int owner);
+
+// For tests: the n-th (from 0) passage of this point from now on fails, once. Negative n disarms it.
+void lsm_device_fail_at(int fault_point, int n);
+
+#ifdef __cplusplus
+}
+#endif

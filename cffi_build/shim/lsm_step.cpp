@@ -1,0 +1,109 @@
+#include "lsm_step.h"
+#include "ledger.hpp"
+#include "sampler.hpp"
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+using lsm::Status;
+
+namespace {
+
+constexpr int needed_classes = LSM_CLASS_WEIGHTS | LSM_CLASS_KV | LSM_CLASS_COMPUTE;
+
+// Compute buffers may be made anew inside a decode: they must find their owner.
+class Scope {
+public:
+    explicit Scope(int owner) : previous_(lsm::exchange_scope(lsm::pack_scope(owner, LSM_CLASS_AUTO))) {}
+    ~Scope() { lsm::exchange_scope(previous_); }
+    Scope(const Scope &) = delete;
+    Scope & operator=(const Scope &) = delete;
+private:
+    int previous_;
+};
+
+// llama_batch wants mutable pointers and one pointer per token; nothing is written through them.
+class Batch {
+public:
+    Batch(int n, const int32_t * tokens, const int32_t * positions, const int32_t * sequences, const int8_t * outputs)
+        : n_sequences_(n, 1), sequence_pointers_(n) {
+        for (int i = 0; i < n; i++) sequence_pointers_[i] = const_cast<int32_t *>(sequences + i);
+        batch_ = { n, const_cast<int32_t *>(tokens), nullptr, const_cast<int32_t *>(positions), n_sequences_.data(), sequence_pointers_.data(),
+                   const_cast<int8_t *>(outputs) };
+    }
+    const llama_batch & get() const { return batch_; }
+
+private:
+    std::vector<int32_t>   n_sequences_;
+    std::vector<int32_t *> sequence_pointers_;
+    llama_batch            batch_;
+};
+
+Status check(llama_context * ctx, int owner, int n_tokens) {
+    if (n_tokens <= 0 || static_cast<uint32_t>(n_tokens) > llama_n_batch(ctx)) {
+        return Status::error(LSM_E_ARGUMENT, "a batch has 1 to " + std::to_string(llama_n_batch(ctx)) + " tokens, not " + std::to_string(n_tokens));
+    }
+    if (lsm::Ledger::instance().any_released(owner, needed_classes)) {
+        return Status::error(LSM_E_RELEASED, "the model's device memory is released: restore weights, kv and compute before decoding");
+    }
+    return {};
+}
+
+Status serve_row(llama_context * ctx, int row, lsm_sampler * sampler, int32_t & sampled, float * logits) {
+    sampled = LLAMA_TOKEN_NULL;
+    if (logits) {
+        const float * from = llama_get_logits_ith(ctx, row);
+        if (!from) return Status::error(LSM_E_ARGUMENT, "row " + std::to_string(row) + " of the batch asked for no logits");
+        std::memcpy(logits, from, sizeof(float) * llama_vocab_n_tokens(llama_model_get_vocab(llama_get_model(ctx))));
+    }
+    if (!sampler) return {};
+    if (auto status = sampler->sample(ctx, row, false, sampled); !status.ok()) return status;
+    sampler->accept(sampled, true);
+    return {};
+}
+
+bool flag_is_set(void * flag) { return __atomic_load_n(static_cast<const int32_t *>(flag), __ATOMIC_RELAXED) != 0; }
+
+}  // namespace
+
+extern "C" {
+
+int lsm_step_decode(struct llama_context * ctx, int owner,
+                    int n_tokens, const int32_t * tokens, const int32_t * positions, const int32_t * sequences, const int8_t * outputs,
+                    int n_rows, const int32_t * rows, struct lsm_sampler ** samplers, int32_t * sampled, float * logits,
+                    char * err, int err_len) {
+    int decoded = 0;
+    const int code = lsm::guarded(err, err_len, [&]() -> Status {
+        if (auto status = check(ctx, owner, n_tokens); !status.ok()) return status;
+        Scope scope(owner);
+        decoded = llama_decode(ctx, Batch(n_tokens, tokens, positions, sequences, outputs).get());
+        if (decoded != 0) return {};
+        const size_t n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(llama_get_model(ctx)));
+        for (int i = 0; i < n_rows; i++) {
+            float * row_logits = logits ? logits + static_cast<size_t>(i) * n_vocab : nullptr;
+            if (auto status = serve_row(ctx, rows[i], samplers ? samplers[i] : nullptr, sampled[i], row_logits); !status.ok()) return status;
+        }
+        return {};
+    });
+    return code != LSM_OK ? code : decoded;
+}
+
+int lsm_step_encode(struct llama_context * ctx, int owner,
+                    int n_tokens, const int32_t * tokens, const int32_t * positions, const int32_t * sequences, const int8_t * outputs,
+                    char * err, int err_len) {
+    int encoded = 0;
+    const int code = lsm::guarded(err, err_len, [&]() -> Status {
+        if (auto status = check(ctx, owner, n_tokens); !status.ok()) return status;
+        Scope scope(owner);
+        encoded = llama_encode(ctx, Batch(n_tokens, tokens, positions, sequences, outputs).get());
+        return {};
+    });
+    return code != LSM_OK ? code : encoded;
+}
+
+void lsm_step_abort_on(struct llama_context * ctx, const int32_t * flag) {
+    llama_set_abort_callback(ctx, flag_is_set, const_cast<int32_t *>(flag));
+}
+
+}  // extern "C"

@@ -1,0 +1,31 @@
+// One crossing per step of the engine: a batch in; sampled tokens and logits out.
+#pragma once
+#include "llama.h"
+#include "lsm_sampler.h"
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Decodes n_tokens tokens (one sequence each), then serves n_rows output rows.
+//   tokens, positions, sequences, outputs [n_tokens]: outputs[i] != 0 asks for the logits of token i
+//   rows [n_rows]: batch indices with outputs[i] != 0
+//   samplers [n_rows], or NULL: where an entry is not NULL it chooses a token, accepts it and writes it to sampled[i]; elsewhere sampled[i] = -1
+//   logits [n_rows * n_vocab], or NULL: receives the rows
+// Returns llama_decode()'s code (0; 1 no KV slot; 2 aborted; -1 invalid batch; -2, -3 failed; rows are served after 0 only) or a negative LSM_E_ code.
+int lsm_step_decode(struct llama_context * ctx, int owner,
+                    int n_tokens, const int32_t * tokens, const int32_t * positions, const int32_t * sequences, const int8_t * outputs,
+                    int n_rows, const int32_t * rows, struct lsm_sampler ** samplers, int32_t * sampled, float * logits,
+                    char * err, int err_len);
+
+// The same batch through the encoder of an encoder-decoder model, or an embedding model without KV cache.
+int lsm_step_encode(struct llama_context * ctx, int owner,
+                    int n_tokens, const int32_t * tokens, const int32_t * positions, const int32_t * sequences, const int8_t * outputs,
+                    char * err, int err_len);
+
+// While *flag is not 0, a decode of this context stops between two graph nodes and returns 2 (CPU only). The flag must outlive the context.
+void lsm_step_abort_on(struct llama_context * ctx, const int32_t * flag);
+
+#ifdef __cplusplus
+}
+#endif

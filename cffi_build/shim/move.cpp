@@ -1,0 +1,102 @@
+// Release and restore: the order of steps that makes each of them all or nothing.
+#include "move.hpp"
+#include "copies.hpp"
+#include "faults.hpp"
+
+#include <set>
+
+namespace lsm {
+namespace {
+
+constexpr int releasable_classes = LSM_CLASS_WEIGHTS | LSM_CLASS_KV | LSM_CLASS_COMPUTE | LSM_CLASS_ENCODER | LSM_CLASS_ADAPTERS;
+
+Status busy(int owner) { return Status::error(LSM_E_BUSY, "another release or restore of owner " + std::to_string(owner) + " is running"); }
+
+std::vector<Entry *> entries_where(int owner, int classes, bool resident) {
+    auto entries = Ledger::instance().entries(owner, classes & releasable_classes);
+    std::erase_if(entries, [&](const Entry * entry) { return entry->resident != resident; });
+    return entries;
+}
+
+Status all_movable(const std::vector<Entry *> & entries) {
+    for (const Entry * entry : entries) {
+        if (!entry->provider) {
+            return Status::error(LSM_E_NOT_MOVABLE, std::string("buffers of type ") + ggml_backend_buffer_name(entry->shell) +
+                                                        " cannot be released: load the model without extra buffer types");
+        }
+    }
+    return {};
+}
+
+Status sources_unchanged(const std::vector<Entry *> & entries) {
+    std::set<const Source *> sources;
+    for (const Entry * entry : entries) {
+        for (const auto & part : entry->from_file) sources.insert(part.span.source);
+    }
+    for (const Source * source : sources) {
+        if (auto status = source->unchanged(); !status.ok()) return status;
+    }
+    return {};
+}
+
+bool map(Entry & entry) { return !fault_now(LSM_FAULT_MAP) && entry.provider->map(entry.region); }
+
+// Takes all the memory, or none of it.
+Status map_all(const std::vector<Entry *> & entries) {
+    for (size_t i = 0; i < entries.size(); i++) {
+        if (map(*entries[i])) continue;
+        for (size_t j = 0; j < i; j++) entries[j]->provider->unmap(entries[j]->region);
+        return Status::error(LSM_E_NO_MEMORY, "the device has no room for " + std::to_string(entries[i]->region.size_bytes) + " bytes");
+    }
+    return {};
+}
+
+Status fill_all(const std::vector<Entry *> & entries) {
+    for (Entry * entry : entries) {
+        if (auto status = fill(*entry); !status.ok()) return status;
+    }
+    return sources_unchanged(entries);  // a file that was rewritten under our reads
+}
+
+}  // namespace
+
+Status release(int owner, int classes) {
+    OwnerCall call(owner);
+    if (!call.entered) return busy(owner);
+    const auto entries = entries_where(owner, classes, true);
+    if (auto status = all_movable(entries); !status.ok()) return status;
+    for (Entry * entry : entries) {
+        if (auto status = save(*entry); !status.ok()) {
+            for (Entry * saved : entries) drop_saved(*saved);
+            return status;
+        }
+    }
+    for (Entry * entry : entries) {
+        // A refusal here (the kernel's limit of mappings) leaves this buffer and those after it resident and whole.
+        if (!entry->provider->unmap(entry->region)) {
+            for (Entry * rest : entries) if (rest->resident) drop_saved(*rest);
+            return Status::error(LSM_E_FAILED, "the device did not take back " + std::to_string(entry->region.size_bytes) + " bytes: try again");
+        }
+        Ledger::instance().mark_released(*entry);
+    }
+    return {};
+}
+
+Status restore(int owner, int classes) {
+    OwnerCall call(owner);
+    if (!call.entered) return busy(owner);
+    const auto entries = entries_where(owner, classes, false);
+    if (auto status = sources_unchanged(entries); !status.ok()) return status;
+    if (auto status = map_all(entries); !status.ok()) return status;
+    if (auto status = fill_all(entries); !status.ok()) {
+        for (Entry * entry : entries) entry->provider->unmap(entry->region);
+        return status;
+    }
+    for (Entry * entry : entries) {
+        Ledger::instance().mark_resident(*entry);
+        drop_saved(*entry);  // only now: until here every copy could still be needed
+    }
+    return {};
+}
+
+}  // namespace lsm

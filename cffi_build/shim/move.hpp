@@ -1,0 +1,9 @@
+#pragma once
+#include "status.hpp"
+
+namespace lsm {
+
+Status release(int owner, int classes);
+Status restore(int owner, int classes);
+
+}  // namespace lsm
