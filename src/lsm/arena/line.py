@@ -13,7 +13,6 @@ costs fairness, never two residents. What is to be done when stands in the token
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import weakref
 from pathlib import Path
@@ -95,11 +94,15 @@ class Line:
         self._number, self._name = number, name
 
     def ticket_lock(self) -> None:
-        """Bring the ticket to life: the only exclusive lock this inode ever sees. Before the door opens, or a sweeper takes it."""
+        """Bring the ticket to life: the only exclusive lock this inode ever sees. Before the door opens, or a sweeper takes it.
+
+        ArenaError: a foreign probe spoiled it; then the ticket is gone and the door open, only the share of `want.lock` is left.
+        """
         _require(self._in_door and self._ticket_fd >= 0, "ticket_lock without a ticket in the door")
         if not try_exclusive(self._ticket_fd):
             self.ticket_unlink()
             self.ticket_close()
+            self.door_open()
             raise ArenaError(f"arena {self.arena}: another program locks tickets in line/; look at /proc/locks instead")
 
     def door_open(self) -> None:
@@ -113,19 +116,16 @@ class Line:
         self._shares_want = False
 
     def bell_ring(self) -> None:
-        """Tell the holder, after our share of `want.lock` is there to be found. Only a hint: nobody there, or full of rings, is fine."""
-        try:
+        """Tell the holder, after our share of `want.lock` is there to be found.
+
+        Only a hint, so nothing that goes wrong here is an error: nobody listens, the bell is full of rings, no descriptor is left.
+        """
+        with contextlib.suppress(OSError):
             fd = os.open("bell", os.O_WRONLY | os.O_NONBLOCK, dir_fd=self._arena_fd)
-        except OSError as error:
-            if error.errno in (errno.ENXIO, errno.ENOENT):
-                return
-            raise
-        try:
-            os.write(fd, b"!")
-        except (BlockingIOError, BrokenPipeError):
-            pass
-        finally:
-            os.close(fd)
+            try:
+                os.write(fd, b"!")
+            finally:
+                os.close(fd)
 
     # ---- waiting ----------------------------------------------------------------------------------------------------
 

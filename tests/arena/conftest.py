@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lsm.arena.line import Line
+
+from .helpers import ACTOR, Child
+
+
+@pytest.fixture
+def arena(tmp_path: Path) -> Path:
+    return tmp_path / "arena"
+
+
+@pytest.fixture
+def new_line(arena: Path) -> Iterator[Callable[..., Line]]:
+    """Make lines in this process; they are closed at the end."""
+    with contextlib.ExitStack() as lines:
+        yield lambda label="": lines.enter_context(Line(arena, label))
+
+
+@pytest.fixture
+def start(arena: Path) -> Iterator[Callable[..., Child]]:
+    """Start processes with one line each; they are killed at the end."""
+    children: list[Child] = []
+
+    def start_child(label: str = "") -> Child:
+        children.append(Child(ACTOR, arena, label))
+        return children[-1]
+
+    yield start_child
+    for child in children:
+        child.kill()
