@@ -1,0 +1,87 @@
+"""Flags of llama-server that lsm-server knows and does not have, each with the reason.
+
+A flag that would do nothing is refused, never swallowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_NOT_YET = "is not supported yet"
+_LOCAL = "is not supported: models are local files here. Name one with -m FILE, or fetch a demo model with `lsm pull NAME`"
+_ALWAYS_ON = "is not needed: it is always on here. Leave it away"
+_LOAD_MODE = "is gone: llama-server replaced it by --load-mode. lsm reads weights from the file itself each time they return; leave it away"
+_SPECULATIVE = f"{_NOT_YET} (speculative decoding)"
+
+_REASONS: tuple[tuple[str, str], ...] = (
+    ("-mu --model-url -hf -hfr --hf-repo -hff --hf-file -hft --hf-token -dr --docker-repo --offline -cl --cache-list", _LOCAL),
+    ("--embd-gemma-default --fim-qwen-1.5b-default --fim-qwen-3b-default --fim-qwen-7b-default --fim-qwen-7b-spec", _LOCAL),
+    ("--fim-qwen-14b-spec --fim-qwen-30b-default --gpt-oss-20b-default --gpt-oss-120b-default", _LOCAL),
+    ("--vision-gemma-4b-default --vision-gemma-12b-default", _LOCAL),
+    ("--mmap --no-mmap --mlock -dio --direct-io --no-direct-io", _LOAD_MODE),
+    ("-lm --load-mode -lzm --lazy-mode", f"{_NOT_YET}: lsm reads weights from the file itself each time they return to the device"),
+    ("--tensor-read-lazy", "is gone: llama-server replaced it by --lazy-mode, which is not supported yet"),
+    ("-sm --split-mode -ts --tensor-split -mg --main-gpu -dev --device --list-devices --rpc", f"{_NOT_YET} (several devices)"),
+    ("-ot --override-tensor -cmoe --cpu-moe -ncmoe --n-cpu-moe -ncffn --n-cpu-ffn --override-kv --check-tensors", _NOT_YET),
+    ("--repack -nr --no-repack --no-host --numa -kvo --kv-offload -nkvo --no-kv-offload --op-offload --no-op-offload", _NOT_YET),
+    ("-fit --fit -fitt --fit-target -fitc --fit-ctx", f"{_NOT_YET} (fitting a model into memory): set --ctx-size and --gpu-layers"),
+    ("--lora --lora-scaled --lora-init-without-apply", f"{_NOT_YET} (LoRA adapters)"),
+    ("--control-vector --control-vector-scaled --control-vector-layer-range", f"{_NOT_YET} (control vectors)"),
+    ("--kv-unified-per-slot --rope-scaling --rope-scale --rope-freq-base --rope-freq-scale", _NOT_YET),
+    ("--yarn-orig-ctx --yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast", _NOT_YET),
+    (
+        "-C --cpu-mask -Cr --cpu-range --cpu-strict --prio --poll -Cb --cpu-mask-batch -Crb --cpu-range-batch",
+        f"{_NOT_YET}: use taskset or a cgroup",
+    ),
+    ("--cpu-strict-batch --prio-batch --poll-batch", f"{_NOT_YET}: use taskset or a cgroup"),
+    ("--pooling --embedding --embeddings --rerank --reranking --embd-normalize", f"{_NOT_YET} (embeddings and reranking)"),
+    ("--perf --no-perf --warmup --no-warmup", _NOT_YET),
+    ("-dt --defrag-thold", "is gone: llama.cpp ignores it"),
+    ("-ctxcp --ctx-checkpoints --swa-checkpoints -cms --checkpoint-min-step", f"{_NOT_YET} (context checkpoints)"),
+    ("-cram --cache-ram --cache-idle-slots --no-cache-idle-slots --cache-reuse", f"{_NOT_YET} (a prompt cache beside the slots)"),
+    ("--context-shift --no-context-shift --keep", f"{_NOT_YET}: an answer ends where the context does"),
+    ("--slot-save-path -lcs --lookup-cache-static -lcd --lookup-cache-dynamic", _NOT_YET),
+    ("-cb --cont-batching -nocb --no-cont-batching", _ALWAYS_ON),
+    ("--jinja", _ALWAYS_ON),
+    ("--no-jinja", "is not supported: chat templates are Jinja here"),
+    ("--adaptive-target --adaptive-decay -bs --backend-sampling", _NOT_YET),
+    ("--grammar --grammar-file -j --json-schema -jf --json-schema-file", f"{_NOT_YET} as a default: put it into the request"),
+    ("-sp --special -e --escape --no-escape --spm-infill", _NOT_YET),
+    (
+        "-mm --mmproj -mmu --mmproj-url --mmproj-auto --no-mmproj --no-mmproj-auto --mmproj-offload --no-mmproj-offload",
+        f"{_NOT_YET} (images and audio)",
+    ),
+    ("-mmdev --mmproj-device --image-min-tokens --image-max-tokens --mtmd-batch-max-tokens", f"{_NOT_YET} (images and audio)"),
+    ("--video-fps --video-timestamp-interval --video-ffmpeg-dir --media-path", f"{_NOT_YET} (images and audio)"),
+    ("--tags --reuse-port --path --threads-http --log-prompts-dir", _NOT_YET),
+    ("--cors-origins --cors-methods --cors-headers --cors-credentials --no-cors-credentials", _NOT_YET),
+    ("--ssl-key-file --ssl-cert-file", f"{_NOT_YET}: put a reverse proxy with TLS in front"),
+    ("--ui-config --ui-config-file --webui-config --webui-config-file --ui-mcp-proxy --no-ui-mcp-proxy", _NOT_YET),
+    ("--webui-mcp-proxy --no-webui-mcp-proxy", _NOT_YET),
+    ("--tools --tools-runtime -ag --agent -no-ag --no-agent --mcp-servers-config --mcp-servers-json", f"{_NOT_YET} (tools on the server)"),
+    ("--models-dir --models-preset --models-max --models-autoload --no-models-autoload", f"{_NOT_YET}: repeat -m for each model"),
+    ("--chat-template-kwargs --skip-chat-parsing --no-skip-chat-parsing --prefill-assistant --no-prefill-assistant", _NOT_YET),
+    ("--reasoning-format -rea --reasoning --reasoning-effort --reasoning-budget --reasoning-budget-message", f"{_NOT_YET} (reasoning)"),
+    ("--reasoning-preserve --no-reasoning-preserve", f"{_NOT_YET} (reasoning)"),
+    ("--spec-type -md --model-draft --spec-draft-model -hfd -hfrd --spec-draft-hf --hf-repo-draft --spec-default", _SPECULATIVE),
+    ("--spec-draft-n-max --spec-draft-n-min --spec-draft-p-split --spec-draft-p-min --spec-draft-backend-sampling", _SPECULATIVE),
+    ("--no-spec-draft-backend-sampling -ngld --spec-draft-ngl --gpu-layers-draft --n-gpu-layers-draft -devd", _SPECULATIVE),
+    ("--spec-draft-device --device-draft -ctkd --spec-draft-type-k --cache-type-k-draft -ctvd --spec-draft-type-v", _SPECULATIVE),
+    ("--cache-type-v-draft -otd -cmoed -ncmoed -td --threads-draft -tbd --threads-batch-draft", _SPECULATIVE),
+    ("--spec-synth-len --spec-synth-rates --spec-ngram-mod-n-min --spec-ngram-mod-n-max --spec-ngram-mod-n-match", _SPECULATIVE),
+    ("--draft --draft-n --draft-max", "was removed by llama-server: it is --spec-draft-n-max now, which is not supported yet"),
+    ("--draft-min --draft-n-min", "was removed by llama-server: it is --spec-draft-n-min now, which is not supported yet"),
+    (
+        "--draft-p-min --draft-p-split",
+        "was removed by llama-server: it is --spec-draft-p-min and --spec-draft-p-split now, not supported yet",
+    ),
+    (
+        "--spec-ngram-size-n --spec-ngram-size-m --spec-ngram-min-hits",
+        "was removed by llama-server for one flag per kind, not supported yet",
+    ),
+    ("--log-disable", "is not supported: use --verbosity 0"),
+    ("--log-jsonl --no-log-jsonl --log-colors --log-prefix --no-log-prefix --log-timestamps --no-log-timestamps", _NOT_YET),
+    ("--completion-bash --usage", _NOT_YET),
+)
+
+REFUSED: Mapping[str, str] = {flag: reason for flags, reason in _REASONS for flag in flags.split()}

@@ -1,0 +1,82 @@
+"""One setting: its flags, environment names, default, reader and help.
+
+It lives in the metadata of a dataclass field, so that type, name and default are written once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lsm.config.values import OnOff, Reader
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """`flags` take a value; `constants` stand for one (`--no-slots` is `off`); `env_off` names mean `off` by being set."""
+
+    group: str
+    flags: tuple[str, ...]
+    read: Reader
+    help: str
+    default: object
+    env: tuple[str, ...] = ()
+    env_off: tuple[str, ...] = ()
+    constants: Mapping[str, str] = field(default_factory=dict)
+    unit: str = ""
+    collect: Callable[[Sequence[Any]], tuple[Any, ...]] | None = None  # repeatable: makes one tuple of all uses
+    default_text: str | None = None
+    secret: bool = False  # its value appears in no message
+    name: str = ""  # the field's, dotted for a nested one; filled in by `settings_of`
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        return (*self.flags, *self.constants)
+
+
+def setting(
+    *flags: str,
+    group: str,
+    read: Reader,
+    default: object,
+    help: str,
+    env: str | tuple[str, ...] = (),
+    constants: Mapping[str, str] | None = None,
+    unit: str = "",
+    collect: Callable[[Sequence[Any]], tuple[Any, ...]] | None = None,
+    default_text: str | None = None,
+    secret: bool = False,
+) -> Any:
+    """A dataclass field that carries a Setting.  A `secret` one stays out of repr too, and so out of logs."""
+    names = (env,) if isinstance(env, str) else env
+    entry = Setting(group, flags, read, help, default, names, (), constants or {}, unit, collect, default_text, secret)
+    return field(default=default, metadata={"setting": entry}, repr=not secret)
+
+
+def switch(
+    *on: str,
+    group: str,
+    default: bool | None,
+    help: str,
+    off: tuple[str, ...] = (),
+    env: str | tuple[str, ...] = (),
+    default_text: str | None = None,
+) -> Any:
+    """A boolean field: `--x` and `--no-x`, LLAMA_ARG_X=on|off and LLAMA_ARG_NO_X."""
+    names = (env,) if isinstance(env, str) else env
+    negated = off or tuple(f"--no-{flag[2:]}" for flag in on if flag.startswith("--"))
+    constants = {**dict.fromkeys(on, "on"), **dict.fromkeys(negated, "off")}
+    env_off = tuple(name.replace("LLAMA_ARG_", "LLAMA_ARG_NO_", 1) for name in names if name.startswith("LLAMA_ARG_"))
+    entry = Setting(group, (), OnOff(), help, default, names, env_off, constants, default_text=default_text)
+    return field(default=default, metadata={"setting": entry})
+
+
+def settings_of(owner: type, prefix: str = "") -> tuple[Setting, ...]:
+    """The settings that a dataclass carries, in the order of its fields."""
+    return tuple(
+        dataclasses.replace(part.metadata["setting"], name=prefix + part.name)
+        for part in dataclasses.fields(owner)
+        if "setting" in part.metadata
+    )

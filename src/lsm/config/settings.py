@@ -1,0 +1,382 @@
+"""Every setting of the server, once: what follows from a field (help, the reference, environment names) is made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+
+from lsm.config.sampling import Sampling
+from lsm.config.setting import Setting, setting, settings_of, switch
+from lsm.config.values import Choice, CommaList, FilePath, Number, Prefix, SizeOrAuto, Text, Whole
+from lsm.errors import ConfigError
+
+MODELS = "Models"
+CONTEXT = "Context, batches, threads"
+SHARING = "Sharing the device"
+CHAT = "Chat"
+HTTP = "HTTP server"
+LOG = "Log"
+
+CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
+QUANTIZED_CACHE_TYPES = CACHE_TYPES[3:]
+AUTO_SLOTS = 4
+MAX_SLOTS = 256  # llama.cpp's own limit on sequences
+
+
+def _flat(lists: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(chain.from_iterable(lists))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """A model to serve: the GGUF file and the name that clients call it by."""
+
+    path: Path
+    alias: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All that can be chosen.  Immutable; a ConfigError names the fields that contradict each other."""
+
+    model_paths: tuple[Path, ...] = setting(
+        "-m",
+        "--model",
+        group=MODELS,
+        read=FilePath(),
+        default=(),
+        env="LLAMA_ARG_MODEL",
+        collect=tuple,
+        help="GGUF file to serve; repeat it for further models",
+    )
+    aliases: tuple[str, ...] = setting(
+        "-a",
+        "--alias",
+        group=MODELS,
+        read=CommaList(),
+        default=(),
+        env="LLAMA_ARG_ALIAS",
+        collect=_flat,
+        default_text="the file's name without .gguf",
+        help="name of each model for clients, in the order of -m",
+    )
+    n_gpu_layers: int = setting(
+        "-ngl",
+        "--gpu-layers",
+        "--n-gpu-layers",
+        group=MODELS,
+        read=Whole(0, 10_000, {"auto": -1, "all": -2}),
+        default=-1,
+        env="LLAMA_ARG_N_GPU_LAYERS",
+        default_text="auto",
+        help="layers to keep in device memory, where the build has a device",
+    )
+
+    n_ctx: int = setting(
+        "-c",
+        "--ctx-size",
+        group=CONTEXT,
+        read=Whole(0, 2**31 - 1),
+        default=0,
+        env="LLAMA_ARG_CTX_SIZE",
+        unit="tokens",
+        help="size of the context; 0 takes the model's",
+    )
+    n_batch: int = setting(
+        "-b",
+        "--batch-size",
+        group=CONTEXT,
+        read=Whole(1, 2**20),
+        default=2048,
+        env="LLAMA_ARG_BATCH",
+        unit="tokens",
+        help="most tokens in one step",
+    )
+    n_ubatch: int = setting(
+        "-ub",
+        "--ubatch-size",
+        group=CONTEXT,
+        read=Whole(1, 2**20),
+        default=512,
+        env="LLAMA_ARG_UBATCH",
+        unit="tokens",
+        help="most tokens in one computation; a longer step is divided",
+    )
+    n_parallel: int = setting(
+        "-np",
+        "--parallel",
+        group=CONTEXT,
+        read=Whole(1, MAX_SLOTS, {"-1": -1, "auto": -1}),
+        default=-1,
+        env="LLAMA_ARG_N_PARALLEL",
+        unit="slots",
+        help=f"requests answered at the same time, per model; -1 is {AUTO_SLOTS} with one shared KV cache",
+    )
+    kv_unified: bool | None = switch(
+        "-kvu",
+        "--kv-unified",
+        off=("-no-kvu", "--no-kv-unified"),
+        group=CONTEXT,
+        default=None,
+        env="LLAMA_ARG_KV_UNIFIED",
+        default_text="on if -np is -1",
+        help="one KV cache that all slots share, instead of equal parts",
+    )
+    swa_full: bool = switch(
+        "--swa-full", group=CONTEXT, default=False, env="LLAMA_ARG_SWA_FULL", help="full-size cache for sliding-window layers"
+    )
+    flash_attn: str = setting(
+        "-fa",
+        "--flash-attn",
+        group=CONTEXT,
+        read=Choice(("on", "off", "auto")),
+        default="auto",
+        env="LLAMA_ARG_FLASH_ATTN",
+        help="flash attention",
+    )
+    cache_type_k: str = setting(
+        "-ctk",
+        "--cache-type-k",
+        group=CONTEXT,
+        read=Choice(CACHE_TYPES),
+        default="f16",
+        env="LLAMA_ARG_CACHE_TYPE_K",
+        help="type of the K cache",
+    )
+    cache_type_v: str = setting(
+        "-ctv",
+        "--cache-type-v",
+        group=CONTEXT,
+        read=Choice(CACHE_TYPES),
+        default="f16",
+        env="LLAMA_ARG_CACHE_TYPE_V",
+        help="type of the V cache",
+    )
+    threads: int = setting(
+        "-t",
+        "--threads",
+        group=CONTEXT,
+        read=Whole(1, 512, {"-1": -1}),
+        default=-1,
+        env="LLAMA_ARG_THREADS",
+        help="CPU threads for generation; -1: as many as this process may use",
+    )
+    threads_batch: int = setting(
+        "-tb",
+        "--threads-batch",
+        group=CONTEXT,
+        read=Whole(1, 512, {"-1": -1}),
+        default=-1,
+        env="LLAMA_ARG_THREADS_BATCH",
+        help="CPU threads for prompts; -1: the same as -t",
+    )
+    cache_prompt: bool = switch(
+        "--cache-prompt",
+        group=CONTEXT,
+        default=True,
+        env="LLAMA_ARG_CACHE_PROMPT",
+        help="reuse the part of a prompt that a slot holds already (a request may say otherwise)",
+    )
+    slot_prompt_similarity: float = setting(
+        "-sps",
+        "--slot-prompt-similarity",
+        group=CONTEXT,
+        read=Number(0.0, 1.0),
+        default=0.1,
+        help="a slot is chosen for its content if it shares more than this part of the prompt; 0 is off",
+    )
+
+    arena: Path | None = setting(
+        "--arena",
+        group=SHARING,
+        read=FilePath("DIR"),
+        default=None,
+        env=("LSM_ARENA", "LLAMA_VRAM_ARENA"),
+        default_text="$XDG_RUNTIME_DIR/lsm, else a private directory in /tmp",
+        help="directory that all processes sharing the device name alike",
+    )
+    sleep_idle_seconds: float = setting(
+        "--sleep-idle-seconds",
+        group=SHARING,
+        read=Number(-1.0),
+        default=-1.0,
+        unit="s",
+        help="leave device memory after this long without work; -1: only when another process waits",
+    )
+    sleep_evict_kv: bool = switch(
+        "--sleep-evict-kv",
+        group=SHARING,
+        default=False,
+        env=("LSM_SLEEP_EVICT_KV", "LLAMA_SLEEP_EVICT_KV"),
+        help="a sleeping model's KV cache leaves device memory too",
+    )
+    vram_budget: int | str | None = setting(
+        "--vram-budget",
+        group=SHARING,
+        read=SizeOrAuto(),
+        default=None,
+        env="LSM_VRAM_BUDGET",
+        unit="bytes",
+        default_text="none: one model at a time",
+        help="let models stay side by side up to this size; checked, but not acted upon yet: models still take turns, one at a time",
+    )
+    min_hold_ms: int = setting(
+        "--min-hold-ms",
+        group=SHARING,
+        read=Whole(0, 60_000),
+        default=100,
+        env="LSM_MIN_HOLD_MS",
+        unit="ms",
+        help="keep the device at least this long after waking",
+    )
+    quantum_ms: int = setting(
+        "--quantum-ms",
+        group=SHARING,
+        read=Whole(0, 3_600_000),
+        default=2000,
+        env="LSM_QUANTUM_MS",
+        unit="ms",
+        help="hand the device on, even within an answer, once another has waited this long; 0: never within an answer",
+    )
+
+    sampling: Sampling = field(default_factory=Sampling)
+
+    chat_template: str | None = setting(
+        "--chat-template",
+        group=CHAT,
+        read=Text("JINJA"),
+        default=None,
+        env="LLAMA_ARG_CHAT_TEMPLATE",
+        default_text="the model's own",
+        help="text of the chat template",
+    )
+    chat_template_file: Path | None = setting(
+        "--chat-template-file",
+        group=CHAT,
+        read=FilePath(),
+        default=None,
+        env="LLAMA_ARG_CHAT_TEMPLATE_FILE",
+        help="file with the chat template",
+    )
+
+    host: str = setting("--host", group=HTTP, read=Text("ADDRESS"), default="127.0.0.1", env="LLAMA_ARG_HOST", help="address to listen on")
+    port: int = setting(
+        "--port", group=HTTP, read=Whole(0, 65535), default=8080, env="LLAMA_ARG_PORT", help="port to listen on; 0 takes a free one"
+    )
+    api_prefix: str = setting(
+        "--api-prefix", group=HTTP, read=Prefix(), default="", env="LLAMA_ARG_API_PREFIX", help="path in front of every route"
+    )
+    api_keys: tuple[str, ...] = setting(
+        "--api-key",
+        group=HTTP,
+        read=CommaList("KEY,.."),
+        default=(),
+        env="LLAMA_API_KEY",
+        collect=_flat,
+        secret=True,
+        default_text="none: no key is asked for",
+        help="keys of which each request must carry one",
+    )
+    api_key_file: Path | None = setting(
+        "--api-key-file",
+        group=HTTP,
+        read=FilePath(),
+        default=None,
+        env="LLAMA_ARG_API_KEY_FILE",
+        help="file with one key a line; lines that start with # are comments",
+    )
+    timeout_s: int = setting(
+        "-to",
+        "--timeout",
+        group=HTTP,
+        read=Whole(1, 2**31 - 1),
+        default=3600,
+        env="LLAMA_ARG_TIMEOUT",
+        unit="s",
+        help="longest wait for a client to read or write",
+    )
+    sse_ping_interval_s: int = setting(
+        "--sse-ping-interval",
+        group=HTTP,
+        read=Whole(1, 2**31 - 1, {"-1": -1}),
+        default=30,
+        env="LLAMA_ARG_SSE_PING_INTERVAL",
+        unit="s",
+        help="a silent stream is kept open by a comment this often; -1 is off",
+    )
+    metrics: bool = switch("--metrics", group=HTTP, default=False, env="LLAMA_ARG_ENDPOINT_METRICS", help="answer GET /metrics")
+    props: bool = switch("--props", group=HTTP, default=False, env="LLAMA_ARG_ENDPOINT_PROPS", help="answer POST /props")
+    slots: bool = switch("--slots", group=HTTP, default=True, env="LLAMA_ARG_ENDPOINT_SLOTS", help="answer GET /slots")
+    ui: bool = switch("--ui", "--webui", group=HTTP, default=True, env="LLAMA_ARG_UI", help="answer GET / with the page")
+
+    log_file: Path | None = setting(
+        "--log-file",
+        group=LOG,
+        read=FilePath(),
+        default=None,
+        env="LLAMA_ARG_LOG_FILE",
+        default_text="standard error",
+        help="where the log goes",
+    )
+    verbosity: int = setting(
+        "-lv",
+        "--verbosity",
+        "--log-verbosity",
+        group=LOG,
+        read=Whole(0, 5),
+        default=3,
+        env="LLAMA_ARG_LOG_VERBOSITY",
+        constants={"-v": "5", "--verbose": "5", "--log-verbose": "5"},
+        help="1 errors, 2 warnings, 3 what happens, 4 and 5 more and more of the inside; 0 nothing",
+    )
+
+    warnings: tuple[str, ...] = ()  # what the user should hear at start; filled by parse_arguments
+
+    def __post_init__(self) -> None:
+        _check_batches(self)
+        _check_cache_types(self)
+        _check_names(self)
+
+    @property
+    def models(self) -> tuple[ModelSource, ...]:
+        names = self.aliases or tuple(path.name.removesuffix(".gguf") for path in self.model_paths)
+        return tuple(ModelSource(path, name) for path, name in zip(self.model_paths, names, strict=True))
+
+    @property
+    def n_slots(self) -> int:
+        """S18: -np -1 is four slots over one shared cache."""
+        return AUTO_SLOTS if self.n_parallel == -1 else self.n_parallel
+
+    @property
+    def has_unified_kv(self) -> bool:
+        return self.n_parallel == -1 if self.kv_unified is None else self.kv_unified
+
+
+def _check_batches(settings: Settings) -> None:
+    if settings.n_ubatch > settings.n_batch:
+        raise ConfigError(
+            f"--ubatch-size {settings.n_ubatch} is larger than --batch-size {settings.n_batch}: lower the first or raise the second"
+        )
+
+
+def _check_cache_types(settings: Settings) -> None:
+    if settings.flash_attn == "off" and settings.cache_type_v in QUANTIZED_CACHE_TYPES:
+        raise ConfigError(f"--cache-type-v {settings.cache_type_v} needs flash attention: leave --flash-attn off away, or take f16")
+
+
+def _check_names(settings: Settings) -> None:
+    if settings.aliases and len(settings.aliases) != len(settings.model_paths):
+        raise ConfigError(
+            f"--alias gives {len(settings.aliases)} names for {len(settings.model_paths)} models: one for each --model, in the same order"
+        )
+    names = [model.alias for model in settings.models]
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
+        raise ConfigError(f"two models are called {doubled[0]!r}: give each its own name with --alias")
+
+
+SETTINGS: tuple[Setting, ...] = (*settings_of(Settings), *settings_of(Sampling, "sampling."))
+BY_SPELLING = {spelling: entry for entry in SETTINGS for spelling in entry.spellings}
+GROUPS: tuple[str, ...] = tuple(dict.fromkeys(entry.group for entry in SETTINGS))
