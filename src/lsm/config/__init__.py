@@ -1,18 +1,15 @@
-"""Settings: each one stands once, in `settings.py` or `sampling.py`, with its flags, environment names, default, reader and help."""
+"""Settings: each one stands once, in `settings.py` or `generation.py`, with its flags, environment names, default, reader and help."""
 
 from lsm.config.parse import HELP_FLAGS, VERSION_FLAGS, parse_arguments
 from lsm.config.reference import help_text, markdown
-from lsm.config.sampling import SEED_RANDOM, Sampling
 from lsm.config.setting import Setting
 from lsm.config.settings import SETTINGS, ModelSource, Settings
 
 __all__ = [
     "HELP_FLAGS",
-    "SEED_RANDOM",
     "SETTINGS",
     "VERSION_FLAGS",
     "ModelSource",
-    "Sampling",
     "Setting",
     "Settings",
     "help_text",

@@ -12,11 +12,16 @@ MAX_FILE_BYTES = 1 << 20
 
 
 def merge_files(settings: Settings) -> Settings:
-    """`chat_template` and `api_keys` completed from their files.  Raises ConfigError."""
+    """Chat template, grammar and keys completed from their files.  Raises ConfigError."""
     if settings.chat_template_file is not None:
         if settings.chat_template is not None:
             raise ConfigError("--chat-template and --chat-template-file are both given: leave one away")
         settings = replace(settings, chat_template=_text("--chat-template-file", settings.chat_template_file))
+    if settings.grammar_file is not None:
+        if settings.options.sampling.grammar:
+            raise ConfigError("--grammar and --grammar-file are both given: leave one away")
+        sampling = replace(settings.options.sampling, grammar=_text("--grammar-file", settings.grammar_file))
+        settings = replace(settings, options=replace(settings.options, sampling=sampling))
     if settings.api_key_file is not None:
         lines = (line.strip() for line in _text("--api-key-file", settings.api_key_file).splitlines())
         keys = tuple(line for line in lines if line and not line.startswith("#"))

@@ -9,10 +9,10 @@ from typing import Any
 
 from lsm.config.files import merge_files
 from lsm.config.refused import REFUSED
-from lsm.config.sampling import Sampling
 from lsm.config.setting import Setting
 from lsm.config.settings import BY_SPELLING, SETTINGS, Settings
 from lsm.errors import ConfigError
+from lsm.values import Options, Sampling
 
 HELP_FLAGS = ("-h", "--help")
 VERSION_FLAGS = ("--version",)
@@ -37,10 +37,15 @@ def parse_arguments(argv: Sequence[str], environ: Mapping[str, str]) -> Settings
 
 
 def _build(values: Mapping[str, Any]) -> Settings:
-    prefix = "sampling."
-    own = {name: value for name, value in values.items() if not name.startswith(prefix)}
-    sampling = {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
-    return Settings(**own, sampling=Sampling(**sampling))
+    sampling = replace(Sampling(), **_under("options.sampling.", values))
+    options = replace(Options(sampling=sampling), **_under("options.", values))
+    return Settings(options=options, **_under("", values))
+
+
+def _under(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values whose name is `prefix` and one word."""
+    stripped = {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
+    return {name: value for name, value in stripped.items() if "." not in name}
 
 
 def _from_command_line(argv: Sequence[str], warnings: list[str]) -> Given:

@@ -1,11 +1,10 @@
 """What `lsm-server --help` prints and what docs/cli.md says, both made from the settings.
 
-`python -m lsm.config.reference > docs/cli.md` renews the page; a test compares them.
+`python -m lsm.config > docs/cli.md` renews the page; a test compares them.
 """
 
 from __future__ import annotations
 
-import sys
 import textwrap
 
 from lsm.config.refused import REFUSED
@@ -27,7 +26,7 @@ def help_text() -> str:
 
 def markdown() -> str:
     lines = [
-        "<!-- Generated from src/lsm/config by `python -m lsm.config.reference > docs/cli.md`: do not edit. -->",
+        "<!-- Generated from src/lsm/config by `python -m lsm.config > docs/cli.md`: do not edit. -->",
         "# Command line of lsm-server",
         "",
         f"`{USAGE}`",
@@ -83,7 +82,3 @@ def _refused_rows() -> list[str]:
     for flag, reason in REFUSED.items():
         by_reason.setdefault(reason, []).append(f"`{flag}`")
     return [f"- {', '.join(flags)} {reason}" for reason, flags in by_reason.items()]
-
-
-if __name__ == "__main__":
-    sys.stdout.write(markdown())

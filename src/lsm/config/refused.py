@@ -45,8 +45,8 @@ _REASONS: tuple[tuple[str, str], ...] = (
     ("--jinja", _ALWAYS_ON),
     ("--no-jinja", "is not supported: chat templates are Jinja here"),
     ("--adaptive-target --adaptive-decay -bs --backend-sampling", _NOT_YET),
-    ("--grammar --grammar-file -j --json-schema -jf --json-schema-file", f"{_NOT_YET} as a default: put it into the request"),
-    ("-sp --special -e --escape --no-escape --spm-infill", _NOT_YET),
+    ("-j --json-schema -jf --json-schema-file", f"{_NOT_YET} as a default: put it into the request"),
+    ("-e --escape --no-escape --spm-infill", _NOT_YET),
     (
         "-mm --mmproj -mmu --mmproj-url --mmproj-auto --no-mmproj --no-mmproj-auto --mmproj-offload --no-mmproj-offload",
         f"{_NOT_YET} (images and audio)",

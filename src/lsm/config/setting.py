@@ -6,11 +6,11 @@ It lives in the metadata of a dataclass field, so that type, name and default ar
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lsm.config.values import OnOff, Reader
+from lsm.config.readers import Collect, OnOff, Reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,10 @@ class Setting:
     env_off: tuple[str, ...] = ()
     constants: Mapping[str, str] = field(default_factory=dict)
     unit: str = ""
-    collect: Callable[[Sequence[Any]], tuple[Any, ...]] | None = None  # repeatable: makes one tuple of all uses
+    collect: Collect | None = None  # repeatable: makes one tuple of all uses
     default_text: str | None = None
     secret: bool = False  # its value appears in no message
-    name: str = ""  # the field's, dotted for a nested one; filled in by `settings_of`
+    name: str = ""  # of the field of Settings; dotted for one of its `options`
 
     @property
     def spellings(self) -> tuple[str, ...]:
@@ -45,7 +45,7 @@ def setting(
     env: str | tuple[str, ...] = (),
     constants: Mapping[str, str] | None = None,
     unit: str = "",
-    collect: Callable[[Sequence[Any]], tuple[Any, ...]] | None = None,
+    collect: Collect | None = None,
     default_text: str | None = None,
     secret: bool = False,
 ) -> Any:
@@ -73,10 +73,8 @@ def switch(
     return field(default=default, metadata={"setting": entry})
 
 
-def settings_of(owner: type, prefix: str = "") -> tuple[Setting, ...]:
+def settings_of(owner: type) -> tuple[Setting, ...]:
     """The settings that a dataclass carries, in the order of its fields."""
     return tuple(
-        dataclasses.replace(part.metadata["setting"], name=prefix + part.name)
-        for part in dataclasses.fields(owner)
-        if "setting" in part.metadata
+        dataclasses.replace(part.metadata["setting"], name=part.name) for part in dataclasses.fields(owner) if "setting" in part.metadata
     )

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from lsm.config.sampling import Sampling
+from lsm.config.generation import GENERATION
+from lsm.config.readers import Choice, CommaList, FilePath, Number, Prefix, SizeOrAuto, Text, Whole
 from lsm.config.setting import Setting, setting, settings_of, switch
-from lsm.config.values import Choice, CommaList, FilePath, Number, Prefix, SizeOrAuto, Text, Whole
 from lsm.errors import ConfigError
+from lsm.values import Options
 
 MODELS = "Models"
 CONTEXT = "Context, batches, threads"
@@ -172,13 +173,6 @@ class Settings:
         env="LLAMA_ARG_THREADS_BATCH",
         help="CPU threads for prompts; -1: the same as -t",
     )
-    cache_prompt: bool = switch(
-        "--cache-prompt",
-        group=CONTEXT,
-        default=True,
-        env="LLAMA_ARG_CACHE_PROMPT",
-        help="reuse the part of a prompt that a slot holds already (a request may say otherwise)",
-    )
     slot_prompt_similarity: float = setting(
         "-sps",
         "--slot-prompt-similarity",
@@ -200,7 +194,7 @@ class Settings:
     sleep_idle_seconds: float = setting(
         "--sleep-idle-seconds",
         group=SHARING,
-        read=Number(-1.0),
+        read=Number(0.0, words={"-1": -1.0}),
         default=-1.0,
         unit="s",
         help="leave device memory after this long without work; -1: only when another process waits",
@@ -241,7 +235,10 @@ class Settings:
         help="hand the device on, even within an answer, once another has waited this long; 0: never within an answer",
     )
 
-    sampling: Sampling = field(default_factory=Sampling)
+    options: Options = field(default_factory=Options)  # what a request that does not say otherwise gets
+    grammar_file: Path | None = setting(
+        "--grammar-file", group=GENERATION[0].group, read=FilePath(), default=None, help="file with the grammar"
+    )
 
     chat_template: str | None = setting(
         "--chat-template",
@@ -377,6 +374,6 @@ def _check_names(settings: Settings) -> None:
         raise ConfigError(f"two models are called {doubled[0]!r}: give each its own name with --alias")
 
 
-SETTINGS: tuple[Setting, ...] = (*settings_of(Settings), *settings_of(Sampling, "sampling."))
+SETTINGS: tuple[Setting, ...] = (*settings_of(Settings), *GENERATION)
 BY_SPELLING = {spelling: entry for entry in SETTINGS for spelling in entry.spellings}
 GROUPS: tuple[str, ...] = tuple(dict.fromkeys(entry.group for entry in SETTINGS))

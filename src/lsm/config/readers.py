@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 SAMPLER_LETTERS: Mapping[str, str] = {
     "e": "penalties",
@@ -36,6 +36,9 @@ TRUE_WORDS = frozenset({"on", "enabled", "true", "1", "yes"})
 FALSE_WORDS = frozenset({"off", "disabled", "false", "0", "no"})
 
 
+Collect = Callable[[Sequence[Any]], tuple[Any, ...]]  # makes one value of all uses of a repeatable flag
+
+
 class Reader(Protocol):
     """Turns text into a value or raises ValueError with the end of a sentence: "is not a whole number"."""
 
@@ -47,7 +50,7 @@ class Reader(Protocol):
 
 def _range_text(minimum: float | None, maximum: float | None) -> str:
     if minimum is not None and maximum is not None:
-        return f"from {minimum:g} to {maximum:g}" if isinstance(minimum, float) else f"from {minimum} to {maximum}"
+        return f"from {minimum} to {maximum}"
     if minimum is not None:
         return f"of at least {minimum}"
     return f"of at most {maximum}" if maximum is not None else ""
@@ -82,20 +85,27 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A finite number within [minimum, maximum]."""
+    """A finite number within [minimum, maximum], or one of the words in `words`."""
 
     minimum: float | None = None
     maximum: float | None = None
-    metavar: str = "X"
+    words: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def metavar(self) -> str:
+        return "|".join(("X", *self.words))
 
     def __call__(self, text: str) -> float:
+        if text in self.words:
+            return self.words[text]
         try:
             value = float(text)
         except ValueError:
             value = math.nan
         outside = (self.minimum is not None and value < self.minimum) or (self.maximum is not None and value > self.maximum)
         if not math.isfinite(value) or outside:
-            raise ValueError(f"is not a number {_range_text(self.minimum, self.maximum)}".rstrip())
+            accepted = f"a number {_range_text(self.minimum, self.maximum)}".rstrip()
+            raise ValueError(f"is not {' or '.join((accepted, *self.words))}")
         return value
 
 
