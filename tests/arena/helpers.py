@@ -8,11 +8,13 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import lsm.errors
 from lsm.arena.line import Line
+from lsm.arena.wait import retry_pauses_s
 
 TIMEOUT_S = 10.0
 ACTOR = Path(__file__).with_name("actor.py")
@@ -69,6 +71,11 @@ class Child:
         self.send(command)
         return self.hear()
 
+    def sleeps(self) -> int:
+        """How often it has gone to sleep: unchanged means that nothing woke it."""
+        rows = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        return next(int(row.split()[1]) for row in rows if row.startswith("voluntary_ctxt_switches"))
+
     def stop(self) -> None:
         """SIGSTOP, and wait until it stands."""
         os.kill(self.pid, signal.SIGSTOP)
@@ -108,16 +115,19 @@ def take(line: Line) -> None:
 
 def take_after_death(line: Line) -> None:
     """The token of a holder that was killed: its locks go one by one, so the first tries may be refused."""
-    from lsm.arena.wait import retry_pauses_s
-
     assert line.ahead() == -1
-    pause = select.poll()
-    for pause_s, _ in zip(retry_pauses_s(), range(500), strict=False):
-        if line.token_try():
-            line.want_drop()
+    eventually(line.token_try)
+    line.want_drop()
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    """For what the kernel does in its own time and tells nobody, like closing the files of the dead one by one."""
+    pause, deadline = select.poll(), time.monotonic() + TIMEOUT_S
+    for pause_s in retry_pauses_s():
+        if condition():
             return
         pause.poll(pause_s * 1e3)
-    raise AssertionError("the token of the dead never came free")
+        assert time.monotonic() < deadline, "it never came true"
 
 
 def names(arena: Path) -> list[str]:

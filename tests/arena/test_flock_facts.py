@@ -14,7 +14,7 @@ import pytest
 
 from lsm.arena.flock import try_exclusive, try_shared, unlock
 
-from .helpers import Child, hung_up, opened, readable
+from .helpers import Child, eventually, hung_up, opened, readable
 
 LOCK_A_TICKET = """
 import fcntl, os, sys
@@ -111,19 +111,9 @@ def test_forked_child_keeps_the_lock_alive(tmp_path: Path) -> None:
         assert not try_exclusive(ours), "the forked child is alive and has the open file"
         os.close(write_end)
         assert process.stdout.read() == b""  # The last copy of its output is closed: the forked child is gone.
-        assert _granted_soon(ours)
+        eventually(lambda: try_exclusive(ours))
         process.stdin.close()
         process.stdout.close()
-
-
-def _granted_soon(fd: int) -> bool:
-    """A dying process closes its files one by one."""
-    pause = select.poll()
-    for _ in range(1000):
-        if try_exclusive(fd):
-            return True
-        pause.poll(1)
-    return False
 
 
 @pytest.mark.parametrize("how", ["close", "kill"])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lsm.arena import tickets
@@ -29,7 +29,8 @@ def alive(line_fd: int, number: int, label: str = "") -> int:
     return fd
 
 
-@given(number=st.integers(0, 10**12 - 1), label=st.text())
+@settings(max_examples=60, deadline=None)
+@given(number=st.integers(0, 10**12 - 1), label=st.text(max_size=80))
 def test_any_label_makes_a_file_name_that_reads_back(number: int, label: str) -> None:
     """S10: a model's alias may be any text, with slashes and all."""
     name = tickets.name_of(number, label)
