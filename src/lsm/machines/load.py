@@ -18,7 +18,8 @@ LOAD = Machine(
         "loading": "the token is held; the file is being read into device memory",
         "ready": "serves, awake or asleep",
         "unloading": "the engine is freeing everything",
-        "failed": "the last load failed, or the file changed under a loaded model; `why` says which; a load may be tried again",
+        "failing": "the file changed under a loaded model; the engine is freeing everything",
+        "failed": "could not be loaded, or restored; `why` says which; a load may be tried again",
     },
     facts={"hopeless": "the file is wrong, or the load was called off: trying again cannot help"},
     effects={
@@ -41,14 +42,15 @@ LOAD = Machine(
         E("loading", "load_failed", "failed", when=("hopeless",), do=("residency_failed", "demand_drop"), why="the failed map gives the token back"),
         E("loading", "load_failed", "queued", when=("!hopeless",), do=("residency_failed",), why="no room yet: the token's patience decides"),
         E("loading", "unload", "loading", do=("load_abort",)),
-        E("ready", "source_changed", "failed", do=("engine_free",), why="what is in the file now is not what the KV cache was made with"),
+        E("ready", "source_changed", "failing", do=("engine_free",), why="what is in the file now is not what the KV cache was made with"),
         E("ready", "unload", "unloading", do=("engine_free",)),
         E("unloading", "freed", "unloaded", do=("residency_freed", "rest")),
-        E("failed", "freed", "failed", do=("residency_freed",)),
+        E("failing", "freed", "failed", do=("residency_freed",)),
+        E("failing", "unload", "unloading"),
         E("failed", "load", "queued", do=("demand_add",)),
         E("failed", "unload", "unloaded"),
     ),
-    ignores=ignoring("load", "queued", "loading", "ready", "unloading")
+    ignores=ignoring("load", "queued", "loading", "ready", "unloading", "failing")
     | ignoring("unload", "unloaded", "unloading")
-    | ignoring("refused", "unloaded", "loading", "ready", "unloading", "failed"),
+    | ignoring("refused", "unloaded", "loading", "ready", "unloading", "failing", "failed"),
 )

@@ -1,0 +1,204 @@
+"""The one thread that owns a model's llama.cpp context.  Nothing else ever calls into it.
+
+Jobs come in through a queue and are done between two batches, in order; so `park` takes effect at the next batch boundary.  While it is
+parked, or has nothing to do, the thread sleeps in the queue: an idle model costs no wake-ups.
+What happened goes back to trio as reports and outputs; the thread never waits for anybody to take them.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import trio
+
+from lsm.engine.engine import Engine, Job, Output
+from lsm.errors import DeviceMemoryError, LsmError, ModelFileError, ServerError, SourceChanged
+from lsm.values import Counters, ModelFacts, SlotInfo
+
+log = logging.getLogger(__name__)
+
+CLASSES = ("weights", "kv", "compute", "encoder", "adapters")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What came of a job.  `bytes` is a glance at device memory, taken on the engine thread because moves hold its lock."""
+
+    error: LsmError | None = None
+    facts: ModelFacts | None = None
+    bytes: Mapping[str, Mapping[str, int]] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """What the engine looked like after a batch, for `/slots` and `/metrics`."""
+
+    slots: tuple[SlotInfo, ...] = ()
+    counters: Counters = Counters()
+
+
+Send = Callable[[str, str, Report], None]  # (machine, event, report), called on the trio thread
+Receive = Callable[[list[Output], Activity], None]  # likewise
+
+
+class EnginePort(Protocol):
+    """What an owner asks of an engine.  Every method returns at once; `tokenize` and its kin are read-only and work any time after a load."""
+
+    def load(self) -> None: ...
+    def load_abort(self) -> None: ...
+    def free(self) -> None: ...
+    def park(self) -> None: ...
+    def resume(self) -> None: ...
+    def release(self, memory_class: str) -> None: ...
+    def report_left(self) -> None: ...
+    def restore(self) -> None: ...
+    def submit(self, job: Job) -> None: ...
+    def cancel(self, request_id: str) -> None: ...
+    def fail_all(self, error: LsmError) -> None: ...
+    @property
+    def vocab(self) -> Any: ...
+
+
+class EngineThread:
+    def __init__(self, engine: Engine, name: str, send: Send, receive: Receive) -> None:
+        self._engine = engine
+        self._send = send
+        self._receive = receive
+        self._trio = trio.lowlevel.current_trio_token()
+        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._running = False
+        self._stopped = False
+        self._abort = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"engine-{name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def vocab(self) -> Any:
+        return self._engine.vocab
+
+    # ---- asked from trio ------------------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        self._abort.clear()
+        self._jobs.put(self._load)
+
+    def load_abort(self) -> None:
+        self._abort.set()
+
+    def free(self) -> None:
+        self._jobs.put(self._free)
+
+    def park(self) -> None:
+        self._jobs.put(self._park)
+
+    def resume(self) -> None:
+        self._jobs.put(self._resume)
+
+    def release(self, memory_class: str) -> None:
+        self._jobs.put(lambda: self._release(memory_class))
+
+    def report_left(self) -> None:
+        self._jobs.put(lambda: self._report("residency", "left"))
+
+    def restore(self) -> None:
+        self._jobs.put(self._restore)
+
+    def submit(self, job: Job) -> None:
+        self._jobs.put(lambda: self._engine.submit(job))
+
+    def cancel(self, request_id: str) -> None:
+        self._jobs.put(lambda: self._engine.cancel(request_id))
+
+    def fail_all(self, error: LsmError) -> None:
+        self._jobs.put(lambda: self._engine.fail_all(error))
+
+    async def stop(self) -> None:
+        """After the batch that runs.  The model should have been freed before."""
+        self._abort.set()
+        self._jobs.put(self._stop)
+        await trio.to_thread.run_sync(self._thread.join, abandon_on_cancel=True)
+
+    # ---- done on the engine thread --------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stopped:
+            busy = self._running and self._engine.has_work
+            try:
+                job = self._jobs.get(block=not busy)
+            except queue.Empty:
+                job = self._engine.step
+            try:
+                job()
+            except Exception as error:  # a fault of ours: this batch's requests end, the engine goes on
+                log.exception("The engine failed; its requests end with an error")
+                self._engine.fail_all(error if isinstance(error, LsmError) else ServerError(f"internal error: {error}"))
+            self._deliver()
+
+    def _deliver(self) -> None:
+        outputs = self._engine.outputs()
+        if outputs:
+            activity = Activity(slots=self._engine.slots(), counters=self._engine.counters())
+            self._call(lambda: self._receive(outputs, activity))
+
+    def _load(self) -> None:
+        try:
+            facts = self._engine.load(lambda fraction: not self._abort.is_set())
+        except LsmError as error:
+            self._report("load", "load_failed", error=error)
+        except Exception as error:  # whatever it was, the model is not there
+            log.exception("Loading failed")
+            self._report("load", "load_failed", error=ModelFileError(f"loading failed: {error}"))
+        else:
+            self._report("load", "loaded", facts=facts)
+
+    def _free(self) -> None:
+        self._running = False
+        self._engine.close()
+        self._report("load", "freed")
+
+    def _park(self) -> None:
+        self._running = False
+        self._report("token", "drained")
+
+    def _resume(self) -> None:
+        self._running = True
+
+    def _release(self, memory_class: str) -> None:
+        try:
+            self._engine.memory.release(memory_class)
+        except DeviceMemoryError as error:
+            log.warning("%s stays in device memory: %s", memory_class, error)
+
+    def _restore(self) -> None:
+        try:
+            self._engine.memory.restore(*CLASSES)
+        except SourceChanged as error:
+            self._report("residency", "source_changed", error=error)
+        except LsmError as error:
+            self._report("residency", "enter_failed", error=error)
+        else:
+            self._report("residency", "entered")
+
+    def _stop(self) -> None:
+        self._stopped = True
+        self._engine.close()
+
+    def _report(self, machine: str, event: str, error: LsmError | None = None, facts: ModelFacts | None = None) -> None:
+        self._deliver()  # what happened before must be heard before
+        report = Report(error=error, facts=facts, bytes=self._bytes())
+        self._call(lambda: self._send(machine, event, report))
+
+    def _bytes(self) -> dict[str, dict[str, int]]:
+        memory = self._engine.memory
+        return {name: {"device": size.device, "host": size.host, "file": size.file} for name in CLASSES for size in (memory.bytes(name),)}
+
+    def _call(self, function: Callable[[], None]) -> None:
+        try:
+            self._trio.run_sync_soon(function)
+        except trio.RunFinishedError:
+            self._stopped = True  # nobody is left to hear it

@@ -1,0 +1,240 @@
+"""All models of one process behind `lsm.api.Host`."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import trio
+
+from lsm.arena.directory import default_directory
+from lsm.arena.line import Line
+from lsm.chat.template import ChatTemplate
+from lsm.config import Settings
+from lsm.engine.engine import Engine, EngineConfig
+from lsm.engine.gguf_header import read_header
+from lsm.errors import InvalidRequest, NotFound
+from lsm.machines.table import Instance, Machine
+from lsm.runtime.answer import Answer
+from lsm.runtime.changes import Changes
+from lsm.runtime.engine_thread import EngineThread
+from lsm.runtime.executor import Executor, Observer
+from lsm.runtime.owner import Owner
+from lsm.runtime.state import document
+from lsm.runtime.trace import Recorder
+from lsm.values import ChatRequest, Counters, Finish, ModelInfo, Options, SlotInfo, Text
+
+LONG_TEXT = 16_384  # characters; more than this is tokenized on a thread, so that the loop stays free
+CHANGES_INTERVAL_S = 0.05
+
+
+class LocalHost:
+    """See `lsm.api.Host`."""
+
+    def __init__(self, owners: dict[str, Owner], paths: dict[str, Path], arena: Path, settings: Settings, changes: Changes) -> None:
+        self._owners = owners
+        self._paths = paths
+        self._arena = arena
+        self._settings = settings
+        self._changes = changes
+        self._created_s = int(time.time())
+        self._templates: dict[str, ChatTemplate] = {}
+
+    # ---- never waits ----------------------------------------------------------------------------------------------------
+
+    def models(self) -> tuple[ModelInfo, ...]:
+        return tuple(map(self._info, self._owners.values()))
+
+    def model(self, model: str) -> ModelInfo:
+        return self._info(self._owner(model))
+
+    def counters(self, model: str) -> Counters:
+        owner = self._owner(model)
+        return replace(owner.activity.counters, requests_processing=owner.running, requests_waiting=owner.waiting)
+
+    def slots(self, model: str) -> tuple[SlotInfo, ...]:
+        return self._owner(model).activity.slots
+
+    def state(self) -> dict[str, Any]:
+        budget = self._settings.vram_budget
+        owners = [(owner, self._paths[alias]) for alias, owner in self._owners.items()]
+        return document(owners, self._arena, budget if isinstance(budget, int) else None)
+
+    def tokenize(self, model: str, text: str, *, add_special: bool = False, parse_special: bool = True) -> tuple[int, ...]:
+        return tuple(self._owner(model).vocab.tokenize(text, add_special, parse_special).tolist())
+
+    def pieces(self, model: str, tokens: Sequence[int]) -> tuple[bytes, ...]:
+        vocab = self._owner(model).vocab
+        return tuple(vocab.piece(int(token), True) for token in _checked(tokens, vocab.n_tokens))
+
+    def detokenize(self, model: str, tokens: Sequence[int]) -> str:
+        return b"".join(self.pieces(model, tokens)).decode("utf-8", "replace")
+
+    def render(self, model: str, chat: ChatRequest) -> str:
+        owner = self._owner(model)
+        prompt = self._template(owner).render(chat)
+        facts = owner.facts
+        if facts is not None and owner.vocab.add_bos:
+            prompt = prompt.removeprefix(facts.bos_token)  # the tokenizer adds it; twice would be wrong
+        return prompt
+
+    # ---- waits --------------------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def changes(self) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+        async def states() -> AsyncIterator[dict[str, Any]]:
+            version = self._changes.version
+            while True:
+                yield self.state()
+                await trio.sleep(CHANGES_INTERVAL_S)
+                version = await self._changes.after(version)
+
+        yield states()
+
+    @asynccontextmanager
+    async def generate(self, model: str, prompt: str | Sequence[int], options: Options) -> AsyncIterator[AsyncIterator[Text | Finish]]:
+        owner = self._owner(model)
+        answer = owner.submit(uuid.uuid4().hex, await _tokens(owner.vocab, prompt), options)
+        try:
+            yield answer
+        finally:
+            owner.cancel(answer)
+
+    @asynccontextmanager
+    async def chat(self, model: str, chat: ChatRequest, options: Options) -> AsyncIterator[AsyncIterator[Text | Finish]]:
+        async with self.generate(model, self.render(model, chat), options) as answer:
+            yield answer
+
+    async def wake(self, model: str) -> None:
+        await self._owner(model).wake()
+
+    async def sleep(self, model: str) -> None:
+        await self._owner(model).sleep()
+
+    # ---- helpers --------------------------------------------------------------------------------------------------------
+
+    def _owner(self, model: str) -> Owner:
+        if not model:
+            return next(iter(self._owners.values()))
+        if model not in self._owners:
+            raise NotFound(f"model '{model}' not found; this server has: {', '.join(self._owners)}")
+        return self._owners[model]
+
+    def _info(self, owner: Owner) -> ModelInfo:
+        return ModelInfo(
+            alias=owner.alias,
+            path=str(self._paths[owner.alias]),
+            load_state=owner.state("load"),
+            sleep_state=owner.state("sleep"),
+            facts=owner.facts,
+            created_s=self._created_s,
+            why=owner.why,
+        )
+
+    def _template(self, owner: Owner) -> ChatTemplate:
+        vocab_is_there = owner.vocab  # raises before the model has been loaded
+        assert vocab_is_there is not None and owner.facts is not None
+        if owner.alias not in self._templates:
+            source = _template_override(self._settings) or owner.facts.chat_template
+            self._templates[owner.alias] = ChatTemplate(source, owner.facts.bos_token, owner.facts.eos_token)
+        return self._templates[owner.alias]
+
+
+@asynccontextmanager
+async def open_local_host(settings: Settings) -> AsyncIterator[LocalHost]:
+    """See `lsm.api.open_host`."""
+    for source in settings.models:
+        read_header(source.path)  # before anything else: a broken file is a message, not a server
+    _template_override(settings)
+    arena = settings.arena or default_directory(os.environ)
+    changes = Changes()
+    observer = Recorder(trace) if (trace := os.environ.get("LSM_TRACE")) else None
+    async with AsyncExitStack() as exits, trio.open_nursery() as nursery:
+        exits.callback(nursery.cancel_scope.cancel)
+        owners: dict[str, Owner] = {}
+        for number, source in enumerate(settings.models, start=1):
+            line = exits.enter_context(Line(arena, source.alias))
+            owner = owners[source.alias] = _owner(source.alias, line, number, source.path, settings, changes, observer, exits)
+            await nursery.start(owner.run)
+        host = LocalHost(owners, {source.alias: source.path for source in settings.models}, arena, settings, changes)
+        for owner in owners.values():
+            owner.load()
+        try:
+            yield host
+        finally:
+            with trio.CancelScope(shield=True):
+                async with trio.open_nursery() as stopping:
+                    for owner in owners.values():
+                        stopping.start_soon(owner.stop)
+
+
+def _owner(
+    alias: str, line: Line, number: int, path: Path, settings: Settings, changes: Changes, observer: Observer | None, exits: AsyncExitStack
+) -> Owner:
+    def new_instance(machine: Machine, subject: str) -> Instance:
+        return Executor(machine, f"{alias}/{subject}", observer)
+
+    def make_engine(send: Any, receive: Any) -> EngineThread:
+        thread = EngineThread(Engine(_engine_config(path, settings), number, new_instance), alias, send, receive)
+        exits.push_async_callback(thread.stop)
+        return thread
+
+    return Owner(
+        alias,
+        line,
+        make_engine,
+        changes,
+        min_hold_s=settings.min_hold_ms / 1e3,
+        quantum_s=settings.quantum_ms / 1e3,
+        idle_s=settings.sleep_idle_seconds,
+        evict_kv=settings.sleep_evict_kv,
+        observer=observer,
+    )
+
+
+def _engine_config(path: Path, settings: Settings) -> EngineConfig:
+    return EngineConfig(
+        path=path,
+        n_ctx=settings.n_ctx,
+        n_slots=settings.n_slots,
+        kv_unified=settings.has_unified_kv,
+        n_batch=settings.n_batch,
+        n_ubatch=settings.n_ubatch,
+        threads=settings.threads,
+        threads_batch=settings.threads_batch,
+        flash_attn=settings.flash_attn,
+        type_k=settings.cache_type_k,
+        type_v=settings.cache_type_v,
+        swa_full=settings.swa_full,
+        n_gpu_layers=settings.n_gpu_layers,
+        slot_prompt_similarity=settings.slot_prompt_similarity,
+    )
+
+
+def _template_override(settings: Settings) -> str:
+    if settings.chat_template_file is not None:
+        return settings.chat_template_file.read_text()
+    return settings.chat_template or ""
+
+
+async def _tokens(vocab: Any, prompt: str | Sequence[int]) -> np.ndarray:
+    """Token ids, int32, (n,)."""
+    if isinstance(prompt, str):
+        tokenize = partial(vocab.tokenize, prompt, True, True)
+        return await trio.to_thread.run_sync(tokenize) if len(prompt) > LONG_TEXT else tokenize()
+    return np.asarray(_checked(prompt, vocab.n_tokens), dtype=np.int32)
+
+
+def _checked(tokens: Sequence[int], n_tokens: int) -> Sequence[int]:
+    for token in tokens:
+        if not 0 <= token < n_tokens:
+            raise InvalidRequest(f"token {token} is not in the vocabulary (0 to {n_tokens - 1})", "tokens")
+    return tokens

@@ -1,0 +1,385 @@
+"""The owner of one model: one task that moves all its machines, and performs what they ask for.
+
+Everything that happens to a model comes in through one inbox: requests, timers, what the engine thread reports, rings of the bell.  For
+each event the facts are sampled, one edge is taken, its effects are performed in order; what comes of them are later events.  Nobody else
+moves a machine, and nothing here waits inside an edge, so cheap questions are answered in every state.
+
+`token` and `residency` have their effects on the arena's line and on the engine's memory; the machines tell each other through the inbox.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import trio
+
+from lsm.arena.line import Line
+from lsm.engine.engine import Cancelled, Ended, Failed, Job, Output, Piece
+from lsm.errors import LsmError, ModelFailed, ModelFileError, ModelLoading, Unavailable, WakeFailed
+from lsm.machines import LOAD, RESIDENCY, SLEEP, TOKEN
+from lsm.machines.table import Machine
+from lsm.runtime.answer import Answer, Waker
+from lsm.runtime.changes import Changes
+from lsm.runtime.engine_thread import Activity, EnginePort, Report
+from lsm.runtime.executor import Executor, Observer
+from lsm.runtime.inbox import Event, Inbox, Reminders
+from lsm.runtime.line_effects import LineEffects, LineFailed
+from lsm.values import ModelFacts, Options
+
+log = logging.getLogger(__name__)
+
+MAP_ATTEMPTS = 6  # with the pauses below: about three seconds for the memory of a dead peer to come back
+BACKOFF_MIN_S = 0.1
+STOP_S = 10.0
+
+MakeEngine = Callable[[Callable[[str, str, Report], None], Callable[[list[Output], Activity], None]], EnginePort]
+
+
+class Owner:
+    """`line` and the engine that `make_engine` returns belong to this owner; whoever made them closes them after `run` has ended."""
+
+    def __init__(
+        self,
+        alias: str,
+        line: Line,
+        make_engine: MakeEngine,
+        changes: Changes,
+        *,
+        min_hold_s: float,
+        quantum_s: float,
+        idle_s: float,
+        evict_kv: bool,
+        observer: Observer | None = None,
+    ) -> None:
+        self.alias = alias
+        self.changes = changes
+        self.facts: ModelFacts | None = None
+        self.activity = Activity()
+        self.bytes: Mapping[str, Mapping[str, int]] = {}
+        self.why = ""  # for people: the last thing that went wrong, or why the model left the device
+        self.counts = {"handoffs": 0, "wakes": 0, "refusals": 0}
+        self._line = line
+        self._make_engine = make_engine
+        self._min_hold_s, self._quantum_s, self._idle_s, self._evict_kv = min_hold_s, quantum_s, idle_s, evict_kv
+        self._inbox = Inbox()
+        self._machines = {m.name: Executor(m, alias, observer) for m in (TOKEN, SLEEP, LOAD, RESIDENCY)}
+        self._since = dict.fromkeys(self._machines, 0.0)
+        self._answers: dict[str, Answer] = {}
+        self._wakers: set[Waker] = set()
+        self._demand = 0
+        self._map_attempts = 0
+        self._times_left = 0
+        self._error: LsmError | None = None
+        self._stopping = False
+
+    # ---- questions: answered in every state, change nothing ---------------------------------------------------------------
+
+    def state(self, machine: str) -> str:
+        return self._machines[machine].state
+
+    def machines(self) -> dict[str, dict[str, Any]]:
+        now = trio.current_time()
+        return {name: {"state": m.state, "since_s": round(now - self._since[name], 3)} for name, m in self._machines.items()}
+
+    @property
+    def running(self) -> int:
+        """Requests that the engine works on."""
+        return len(self._answers) if self.state("sleep") == "awake" else 0
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for the device, parked ones too."""
+        return len(self._answers) - self.running
+
+    @property
+    def vocab(self) -> Any:
+        """Raises `ModelLoading` or `ModelFailed` before the model has been loaded."""
+        self._check_loaded()
+        return self._engine.vocab
+
+    # ---- what may be asked of a model -------------------------------------------------------------------------------------
+
+    def submit(self, request_id: str, prompt: Any, options: Options) -> Answer:
+        """Start a generation.  prompt: token ids, int32, (n,).  `cancel` it when nobody reads the answer any more."""
+        self._check_loaded()
+        answer = self._answers[request_id] = Answer(request_id)
+        self._engine.submit(Job(request_id, prompt, options))
+        self._demand_add()
+        return answer
+
+    def cancel(self, answer: Answer) -> None:
+        """Before the next batch.  A request that has ended is left alone."""
+        if answer.request_id in self._answers:
+            self._engine.cancel(answer.request_id)
+
+    async def wake(self) -> None:
+        """Load if need be, and wait until awake.  Raises `Unavailable`."""
+        self._check_running()
+        if self.state("load") in ("unloaded", "failed"):
+            self._post("load", "load")
+        waker = Waker()
+        self._wakers.add(waker)
+        self._demand_add()
+        try:
+            if self.state("sleep") != "awake":
+                await waker.wait()
+        finally:
+            self._wakers.discard(waker)
+            self._demand_drop()
+
+    async def sleep(self) -> None:
+        """Leave the device at the next batch boundary, and wait until that is done."""
+        self._check_loaded()
+        times_left = self._times_left
+        self._post("sleep", "rest")
+        await self._until(lambda: self._times_left != times_left or self.state("sleep") in ("asleep", "waking"))
+
+    def load(self) -> None:
+        """Start loading; `changes` tells how it goes."""
+        self._post("load", "load")
+
+    async def stop(self) -> None:
+        """End all requests, unload, give everything back; after `STOP_S` the kernel has to do the rest."""
+        self._stopping = True
+        stopping = Unavailable("The server is stopping")
+        self._engine.fail_all(stopping)
+        self._fail_wakers(stopping)
+        with trio.move_on_after(STOP_S, shield=True) as patience:
+            self._post("load", "unload")
+            await self._until(lambda: self.state("load") not in ("queued", "loading"))
+            self._post("load", "unload")  # a load that was called off has failed, or was quicker
+            await self._until(lambda: self.state("load") == "unloaded" and self.state("token") == "asleep")
+        if patience.cancelled_caught:
+            log.warning("%s: did not stop within %.0f s", self.alias, STOP_S)
+
+    # ---- the one task -------------------------------------------------------------------------------------------------------
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        async with trio.open_nursery() as nursery:
+            self._reminders = Reminders(nursery, self._inbox)
+            self._line_effects = LineEffects(self._line, self._inbox, self._reminders, self._min_hold_s, self._quantum_s)
+            self._engine = self._make_engine(self._on_report, self._on_outputs)
+            self._perform = self._effects()
+            self._sample = self._samplers()
+            self._since = dict.fromkeys(self._machines, trio.current_time())
+            task_status.started()
+            while True:
+                self._deliver(await self._inbox.next())
+                self.changes.happened()
+
+    def _deliver(self, event: Event) -> None:
+        machine = self._machines[event.machine]
+        if isinstance(event.payload, Report):
+            self._keep(event.payload)
+        before = machine.state
+        facts = {name: self._sample[name]() for name in _asked(machine.machine, before, event.event)}
+        effects = machine.fire(event.event, **facts)
+        if machine.state != before:
+            self._since[event.machine] = trio.current_time()
+            if event.machine == "token":
+                self._line_effects.state_left()
+        try:
+            for effect in effects:
+                self._perform[effect]()
+        except LineFailed as failure:
+            self._error = failure.error
+            self._post("token", "line_failed")
+
+    def _keep(self, report: Report) -> None:
+        self.facts = report.facts or self.facts
+        self.bytes = report.bytes or self.bytes
+        if report.error is not None:
+            self._error = report.error
+            self.why = report.error.message
+
+    # ---- facts --------------------------------------------------------------------------------------------------------------
+
+    def _samplers(self) -> dict[str, Callable[[], bool]]:
+        line = self._line_effects
+        return {
+            "wanted": line.wanted,
+            "rested": line.rested,
+            "due": lambda: not self._answers or line.quantum_over(),
+            "patient": lambda: not self._hopeless() and self._map_attempts < MAP_ATTEMPTS,
+            "demanded": lambda: self._demand > 0,
+            "hopeless": self._hopeless,
+            "evict_kv": lambda: self._evict_kv,
+        }
+
+    def _hopeless(self) -> bool:
+        return isinstance(self._error, ModelFileError)
+
+    # ---- effects ------------------------------------------------------------------------------------------------------------
+
+    def _effects(self) -> dict[str, Callable[[], None]]:
+        """Every effect of the four tables, by name.  A name that is missing here is found by a test, not by a user."""
+        line, engine, tell = self._line_effects, self._engine, self._tell
+        return {
+            **{name: getattr(line, name) for name in LINE_EFFECTS},
+            "device_map": tell("residency", "enter"),
+            "device_unmap": tell("residency", "leave"),
+            "backoff_start": self._backoff_start,
+            "drain": engine.park,
+            "tell_ready": self._tell_ready,
+            "tell_yielding": self._tell_yielding,
+            "tell_left": self._tell_left,
+            "tell_cancelled": tell("sleep", "device_cancelled"),
+            "token_need": tell("token", "need"),
+            "token_cancel": tell("token", "cancel"),
+            "token_release": self._token_release,
+            "engine_resume": self._engine_resume,
+            "idle_start": self._idle_start,
+            "idle_stop": partial(self._reminders.stop, "idle"),
+            "fail_demand": self._fail_demand,
+            "demand_add": self._demand_add,
+            "demand_drop": self._demand_drop,
+            "engine_load": engine.load,
+            "load_abort": engine.load_abort,
+            "engine_free": self._engine_free,
+            "residency_loaded": tell("residency", "loaded"),
+            "residency_failed": tell("residency", "load_failed"),
+            "residency_freed": tell("residency", "freed"),
+            "rest": tell("sleep", "rest"),
+            "release_compute": partial(engine.release, "compute"),
+            "release_weights": partial(engine.release, "weights"),
+            "release_kv": partial(engine.release, "kv"),
+            "report_left": engine.report_left,
+            "restore": engine.restore,
+            "tell_granted": tell("load", "granted"),
+            "tell_source_changed": tell("load", "source_changed"),
+            "tell_mapped": tell("token", "mapped"),
+            "tell_map_failed": tell("token", "map_failed"),
+            "tell_unmapped": tell("token", "unmapped"),
+        }
+
+    def _tell_ready(self) -> None:
+        self._map_attempts = 0
+        self._error = None
+        self.why = ""
+        self.counts["wakes"] += 1
+        self._post("sleep", "device_ready")
+
+    def _tell_yielding(self) -> None:
+        self.counts["handoffs"] += 1
+        self.why = "gave the device to a model that waited for it"
+        self._post("sleep", "device_yielding")
+
+    def _tell_left(self) -> None:
+        self._map_attempts = 0
+        self._times_left += 1
+        self._post("sleep", "device_left")
+
+    def _token_release(self) -> None:
+        self.why = "gave the device back: nobody needs this model now"
+        self._post("token", "release")
+
+    def _backoff_start(self) -> None:
+        self._reminders.after("backoff", BACKOFF_MIN_S * 2**self._map_attempts, "token", "backoff_over")
+        self._map_attempts += 1
+
+    def _engine_resume(self) -> None:
+        self._engine.resume()
+        for waker in self._wakers:
+            waker.end()
+
+    def _idle_start(self) -> None:
+        if self._idle_s >= 0:
+            self._reminders.after("idle", self._idle_s, "sleep", "idle_over")
+
+    def _fail_demand(self) -> None:
+        error = self._wake_error()
+        self.why = error.message
+        self.counts["refusals"] += len(self._answers)
+        self._engine.fail_all(error)
+        self._fail_wakers(error)
+        self._post("load", "refused")
+
+    def _wake_error(self) -> Unavailable:
+        reason = self._error.message if self._error else "the device could not be had"
+        return ModelFailed(f"{self.alias}: {reason}") if self._hopeless() else WakeFailed(f"{self.alias}: {reason}")
+
+    def _engine_free(self) -> None:
+        self._engine.fail_all(self._wake_error() if self._hopeless() else Unavailable(f"{self.alias}: is being unloaded"))
+        self._engine.free()
+
+    # ---- demand: a level ----------------------------------------------------------------------------------------------------
+
+    def _demand_add(self) -> None:
+        self._demand += 1
+        self._post("sleep", "demand")
+
+    def _demand_drop(self) -> None:
+        self._demand -= 1
+        assert self._demand >= 0
+        if not self._demand:
+            self._post("sleep", "relaxed")
+        if not self._answers:
+            self._post("token", "look")  # `due` may have become true
+
+    # ---- what the engine says -----------------------------------------------------------------------------------------------
+
+    def _on_report(self, machine: str, event: str, report: Report) -> None:
+        self._inbox.post(Event(machine, event, report))
+
+    def _on_outputs(self, outputs: list[Output], activity: Activity) -> None:
+        self.activity = activity
+        for output in outputs:
+            answer = self._answers[output.id]
+            match output:
+                case Piece():
+                    answer.add(output.text)
+                    continue
+                case Ended():
+                    answer.end(output.finish)
+                case Failed():
+                    answer.end(output.error)
+                case Cancelled():
+                    answer.end(Unavailable("this request was cancelled"))
+            del self._answers[output.id]
+            self._demand_drop()
+        self.changes.happened()
+
+    # ---- helpers ------------------------------------------------------------------------------------------------------------
+
+    def _post(self, machine: str, event: str) -> None:
+        self._inbox.post(Event(machine, event))
+
+    def _tell(self, machine: str, event: str) -> Callable[[], None]:
+        return partial(self._post, machine, event)
+
+    def _fail_wakers(self, error: LsmError) -> None:
+        for waker in self._wakers:
+            waker.end(error)
+
+    def _check_running(self) -> None:
+        if self._stopping:
+            raise Unavailable("The server is stopping")
+
+    def _check_loaded(self) -> None:
+        self._check_running()
+        match self.state("load"):
+            case "ready":
+                return
+            case "failing" | "failed":
+                raise ModelFailed(f"{self.alias}: {self.why}; wake the model to try again")
+            case _:
+                raise ModelLoading()
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        version = self.changes.version
+        while not condition():
+            version = await self.changes.after(version)
+
+
+LINE_EFFECTS = (
+    "door_try", "ticket_make", "ticket_lock", "door_open", "bell_ring", "look_ahead", "token_try", "token_drop",
+    "ticket_unlink", "ticket_close", "want_drop", "hold_start", "quantum_start", "quantum_stop",
+)  # fmt: skip
+
+
+def _asked(machine: Machine, state: str, event: str) -> set[str]:
+    """The facts that the guards of one (state, event) ask for: no other is sampled."""
+    return {name.removeprefix("!") for edge in machine.edges if (edge.source, edge.event) == (state, event) for name in edge.when}

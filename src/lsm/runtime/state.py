@@ -1,0 +1,71 @@
+"""The document of `GET /lsm/state`: one JSON value for people's tools, for tests and for the page.  It is a glance; nothing is decided by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from lsm.arena.status import Status
+from lsm.arena.status import status as arena_status
+from lsm.errors import ArenaError
+from lsm.runtime.engine_thread import CLASSES
+from lsm.runtime.owner import Owner
+
+_NO_BYTES = {"device": 0, "host": 0, "file": 0}
+
+
+def document(owners: Iterable[tuple[Owner, Path]], arena: Path, budget_bytes: int | None) -> dict[str, Any]:
+    """`bytes` are per class and place; `since_s`, `held_s`, `waited_s` are seconds; `queue` is in the order of the line."""
+    owners = list(owners)
+    line = _line(arena)
+    return {
+        "models": [_model(owner, path, line) for owner, path in owners],
+        "token": _token(line),
+        "budget_bytes": budget_bytes,
+        "counters": {name: sum(owner.counts[name] for owner, _ in owners) for name in ("handoffs", "wakes", "refusals")},
+    }
+
+
+def _model(owner: Owner, path: Path, line: Status) -> dict[str, Any]:
+    return {
+        "alias": owner.alias,
+        "path": str(path),
+        "machines": owner.machines(),
+        "bytes": {name: dict(owner.bytes.get(name, _NO_BYTES)) for name in CLASSES},
+        "why": owner.why or _why(owner, line),
+        "requests": {"running": owner.running, "waiting": owner.waiting},
+    }
+
+
+def _why(owner: Owner, line: Status) -> str:
+    """Why the model is where it is, in words, as far as its machines show it."""
+    match owner.state("token"):
+        case "doorway" | "joining" | "waiting" | "taking":
+            return f"waits for {line.holder.label or f'process {line.holder.pid}'}" if line.holder else "takes its turn"
+        case "waking":
+            return "is being loaded" if owner.state("load") == "loading" else "is moving into device memory"
+        case "retrying":
+            return "the device had no room; trying again"
+        case "awake":
+            return "serves" if owner.running else "nobody else waits for the device"
+        case "draining" | "sleeping":
+            return "is leaving device memory"
+        case _:
+            return "nobody needs it" if owner.state("load") == "ready" else "has not been loaded"
+
+
+def _line(arena: Path) -> Status:
+    try:
+        return arena_status(arena)
+    except ArenaError:
+        return Status(None, ())
+
+
+def _token(line: Status) -> dict[str, Any]:
+    holder = line.holder
+    return {
+        "holder": None if holder is None else {"pid": holder.pid, "alias": holder.label},
+        "held_s": None if holder is None or holder.held_s is None else round(holder.held_s, 3),
+        "queue": [{"pid": w.pid, "alias": w.label, "waited_s": round(w.waited_s, 3)} for w in line.waiting],
+    }
