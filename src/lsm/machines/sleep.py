@@ -45,7 +45,7 @@ SLEEP = Machine(
         E("awake", "idle_over", "falling_asleep", when=("!demanded",), do=("token_release",)),
         E("awake", "rest", "falling_asleep", do=("idle_stop", "token_release"), why="somebody asked for it by name"),
         E("falling_asleep", "device_left", "asleep", when=("!demanded",)),
-        E("falling_asleep", "device_left", "waking", when=("demanded",), do=("token_need",), why="sequences are parked: back to the end of the line"),
+        E("falling_asleep", "device_left", "waking", when=("demanded",), do=("token_need",), why="to the end of the line"),
     ),
     ignores=ignoring("demand", "waking", "falling_asleep")
     | ignoring("relaxed", "asleep", "falling_asleep")

@@ -22,6 +22,7 @@ from lsm.values import Counters, ModelFacts, SlotInfo
 
 log = logging.getLogger(__name__)
 
+STOP_S = 10.0  # a batch that takes longer is left to the end of the process
 CLASSES = ("weights", "kv", "compute", "encoder", "adapters")
 
 
@@ -47,7 +48,7 @@ Receive = Callable[[list[Output], Activity], None]  # likewise
 
 
 class EnginePort(Protocol):
-    """What an owner asks of an engine.  Every method returns at once; `tokenize` and its kin are read-only and work any time after a load."""
+    """What an owner asks of an engine.  Every method returns at once; `vocab` is read-only and works any time after a load."""
 
     def load(self) -> None: ...
     def load_abort(self) -> None: ...
@@ -121,7 +122,8 @@ class EngineThread:
         """After the batch that runs.  The model should have been freed before."""
         self._abort.set()
         self._jobs.put(self._stop)
-        await trio.to_thread.run_sync(self._thread.join, abandon_on_cancel=True)
+        with trio.move_on_after(STOP_S, shield=True):
+            await trio.to_thread.run_sync(self._thread.join, abandon_on_cancel=True)
 
     # ---- done on the engine thread --------------------------------------------------------------------------------------
 

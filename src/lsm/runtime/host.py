@@ -23,7 +23,6 @@ from lsm.engine.engine import Engine, EngineConfig
 from lsm.engine.gguf_header import read_header
 from lsm.errors import InvalidRequest, NotFound
 from lsm.machines.table import Instance, Machine
-from lsm.runtime.answer import Answer
 from lsm.runtime.changes import Changes
 from lsm.runtime.engine_thread import EngineThread
 from lsm.runtime.executor import Executor, Observer
@@ -158,7 +157,6 @@ async def open_local_host(settings: Settings) -> AsyncIterator[LocalHost]:
     changes = Changes()
     observer = Recorder(trace) if (trace := os.environ.get("LSM_TRACE")) else None
     async with AsyncExitStack() as exits, trio.open_nursery() as nursery:
-        exits.callback(nursery.cancel_scope.cancel)
         owners: dict[str, Owner] = {}
         for number, source in enumerate(settings.models, start=1):
             line = exits.enter_context(Line(arena, source.alias))
@@ -174,6 +172,7 @@ async def open_local_host(settings: Settings) -> AsyncIterator[LocalHost]:
                 async with trio.open_nursery() as stopping:
                     for owner in owners.values():
                         stopping.start_soon(owner.stop)
+            nursery.cancel_scope.cancel()
 
 
 def _owner(

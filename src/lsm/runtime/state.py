@@ -1,4 +1,4 @@
-"""The document of `GET /lsm/state`: one JSON value for people's tools, for tests and for the page.  It is a glance; nothing is decided by it."""
+"""The document of `GET /lsm/state`: one JSON value for people's tools, tests and the page.  A glance; nothing is decided by it."""
 
 from __future__ import annotations
 
