@@ -1,0 +1,65 @@
+"""The PEP 517 backend: scikit-build-core, with llama.cpp built (or found in the cache) before it starts.
+
+What users of llama-cpp-python know works here too: `CMAKE_ARGS="-DGGML_CUDA=on" pip install .` and `pip install . -C cmake.args=...`.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from scikit_build_core import build as scikit
+from scikit_build_core.build import (
+    build_sdist,
+    get_requires_for_build_editable,
+    get_requires_for_build_sdist,
+    get_requires_for_build_wheel,
+    prepare_metadata_for_build_editable,
+    prepare_metadata_for_build_wheel,
+)
+
+from .llama_build import ensure_prefix
+from .llama_source import SourceError
+from .recipe import BuildRefused
+
+__all__ = [
+    "build_editable",
+    "build_sdist",
+    "build_wheel",
+    "get_requires_for_build_editable",
+    "get_requires_for_build_sdist",
+    "get_requires_for_build_wheel",
+    "prepare_metadata_for_build_editable",
+    "prepare_metadata_for_build_wheel",
+]
+
+Settings = dict[str, Any]
+
+
+def build_wheel(wheel_directory: str, config_settings: Settings | None = None, metadata_directory: str | None = None) -> str:
+    return scikit.build_wheel(wheel_directory, with_prefix(config_settings), metadata_directory)
+
+
+def build_editable(wheel_directory: str, config_settings: Settings | None = None, metadata_directory: str | None = None) -> str:
+    return scikit.build_editable(wheel_directory, with_prefix(config_settings), metadata_directory)
+
+
+def with_prefix(config_settings: Settings | None) -> Settings:
+    """Run phase 1 and tell phase 2 where its result is."""
+    settings = dict(config_settings or {})
+    try:
+        prefix = ensure_prefix(cmake_arguments(settings, os.environ), os.environ)
+    except (BuildRefused, SourceError) as error:
+        raise SystemExit(f"\nlsm: {error}\n") from None
+    return settings | {"cmake.define.LSM_NATIVE_PREFIX": str(prefix)}
+
+
+def cmake_arguments(settings: Mapping[str, Any], environ: Mapping[str, str]) -> list[str]:
+    """CMake's arguments from CMAKE_ARGS and from pip's -C cmake.args (semicolons between them) and -C cmake.define.NAME."""
+    given = settings.get("cmake.args", [])
+    listed = given.split(";") if isinstance(given, str) else [word for text in given for word in text.split(";")]
+    prefix = "cmake.define."
+    defined = [f"-D{name.removeprefix(prefix)}={value}" for name, value in settings.items() if name.startswith(prefix)]
+    return [*shlex.split(environ.get("CMAKE_ARGS", "")), *(word for word in listed if word), *defined]

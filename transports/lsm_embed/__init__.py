@@ -1,0 +1,1 @@
+"""The in-process door: trio and blocking, numpy arrays out."""

@@ -1,0 +1,1 @@
+"""The HTTP door: OpenAI, Anthropic and llama-server routes over lsm.api."""
