@@ -1,4 +1,5 @@
 #include "ledger.hpp"
+#include "faults.hpp"
 #include "ggml-cpu.h"
 
 #include <atomic>
@@ -34,13 +35,16 @@ Ledger & Ledger::instance() {
 }
 
 namespace {
-thread_local int scope = 0;
+thread_local int  scope             = 0;
+thread_local bool allocation_failed = false;
 // Total over all owners, so that the gate of a graph costs one load while nothing is released.
 std::atomic<int> n_released{0};
 }  // namespace
 
 int pack_scope(int owner, int memory_class) { return owner << 8 | memory_class; }
 int exchange_scope(int packed) { return std::exchange(scope, packed); }
+
+bool take_allocation_failure() { return std::exchange(allocation_failed, false); }
 
 // The wrappers that stand in front of a buffer's own functions.
 struct BufferHooks {
@@ -55,10 +59,16 @@ struct BufferHooks {
         if (owner == 0) return hook.original(type, size_bytes);
         if (!hook.provider) return allocate_through_another_type(type, hook, size_bytes);
 
+        ggml_backend_buffer_t buffer = allocate_movable(type, hook, size_bytes);
+        if (!buffer) allocation_failed = true;
+        return buffer;
+    }
+
+    static ggml_backend_buffer_t allocate_movable(ggml_backend_buffer_type_t type, const Ledger::TypeHook & hook, size_t size_bytes) {
         auto entry      = std::make_unique<Entry>();
         entry->provider = hook.provider;
         if (!hook.provider->reserve(entry->region, size_bytes)) return nullptr;
-        if (!hook.provider->map(entry->region)) {
+        if (fault_now(LSM_FAULT_MAP) || !hook.provider->map(entry->region)) {
             hook.provider->unreserve(entry->region);
             return nullptr;
         }

@@ -113,6 +113,9 @@ public:
 int  exchange_scope(int packed);
 int  pack_scope(int owner, int memory_class);
 
+// True once after an allocation in a scope of this thread failed.
+bool take_allocation_failure();
+
 // What the shell of a released buffer shows (released.cpp).
 extern const ggml_backend_buffer_i released_interface;
 bool is_released(ggml_backend_buffer_t);

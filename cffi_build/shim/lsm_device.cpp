@@ -84,6 +84,8 @@ void lsm_device_bytes(int owner, int classes, uint64_t * out) {
     }
 }
 
+int lsm_device_allocation_failed(void) { return lsm::take_allocation_failure() ? 1 : 0; }
+
 void lsm_device_forget(int owner) { lsm::Ledger::instance().forget_sources(owner); }
 
 void lsm_device_fail_at(int fault_point, int n) { lsm::arm_fault(fault_point, n); }

@@ -64,6 +64,9 @@ int lsm_device_is_released(int owner, int classes);
 // out[0] bytes on the device now, out[1] bytes released, out[2] bytes of host copies, out[3] bytes for which a file is the copy.
 void lsm_device_bytes(int owner, int classes, uint64_t * out);
 
+// 1 if an allocation for a scope of this thread has failed since the last call, else 0. Tells why llama.cpp returned NULL.
+int lsm_device_allocation_failed(void);
+
 // After the owner's model and contexts are freed: closes its files. Its buffers have left the ledger by themselves.
 void lsm_device_forget(int owner);
 

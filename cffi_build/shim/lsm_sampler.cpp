@@ -56,6 +56,15 @@ void lsm_sampler::accept(int32_t token, bool generated) {
 
 extern "C" {
 
+struct llama_sampler * lsm_sampler_grammar(const struct llama_vocab * vocab, const char * gbnf, const char * root, char * err, int err_len) {
+    llama_sampler * grammar = nullptr;
+    lsm::guarded(err, err_len, [&] {
+        grammar = llama_sampler_init_grammar(vocab, gbnf, root);
+        return grammar ? Status{} : Status::error(LSM_E_ARGUMENT, "it is not a valid GBNF grammar");
+    });
+    return grammar;
+}
+
 struct lsm_sampler * lsm_sampler_new(struct llama_sampler * chain, struct llama_sampler * grammar) {
     auto * sampler = new (std::nothrow) lsm_sampler(chain, grammar);
     if (!sampler) {

@@ -9,6 +9,9 @@ extern "C" {
 
 struct lsm_sampler;
 
+// A sampler for a grammar in GBNF; `root` names its start symbol. NULL, with a message, when it cannot be parsed.
+struct llama_sampler * lsm_sampler_grammar(const struct llama_vocab * vocab, const char * gbnf, const char * root, char * err, int err_len);
+
 // Takes over both; `grammar` may be NULL. Returns NULL when the host has no memory (both are freed then).
 struct lsm_sampler * lsm_sampler_new(struct llama_sampler * chain, struct llama_sampler * grammar);
 struct lsm_sampler * lsm_sampler_clone(const struct lsm_sampler * sampler);

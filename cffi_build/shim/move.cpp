@@ -3,6 +3,7 @@
 #include "copies.hpp"
 #include "faults.hpp"
 
+#include <algorithm>
 #include <set>
 
 namespace lsm {
@@ -14,7 +15,8 @@ Status busy(int owner) { return Status::error(LSM_E_BUSY, "another release or re
 
 std::vector<Entry *> entries_where(int owner, int classes, bool resident) {
     auto entries = Ledger::instance().entries(owner, classes & releasable_classes);
-    std::erase_if(entries, [&](const Entry * entry) { return entry->resident != resident; });
+    const auto others = std::remove_if(entries.begin(), entries.end(), [&](const Entry * entry) { return entry->resident != resident; });
+    entries.erase(others, entries.end());
     return entries;
 }
 

@@ -13,7 +13,9 @@ namespace lsm {
 
 struct Fingerprint {
     uint64_t device = 0, inode = 0, size_bytes = 0, mtime_ns = 0;
-    bool operator==(const Fingerprint &) const = default;
+    bool operator==(const Fingerprint & other) const {
+        return device == other.device && inode == other.inode && size_bytes == other.size_bytes && mtime_ns == other.mtime_ns;
+    }
 };
 
 class Source;

@@ -1,0 +1,292 @@
+"""An inference context: the KV cache of some sequences, and the step that decodes a batch into it. One thread at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lsm.errors import ConfigError, DeviceMemoryError, InvalidRequest, ServerError
+from lsm.native.checks import check, message_buffer
+from lsm.native.library import ffi, lib
+from lsm.native.memory import MemoryClass, owner_scope
+from lsm.native.model import Model
+from lsm.native.sampler import Sampler
+from lsm.native.vocab import Tokens
+
+__all__ = ["CACHE_TYPES", "Context", "Step"]
+
+Floats = NDArray[np.float32]
+
+CACHE_TYPES = {
+    "f32": lib.GGML_TYPE_F32,
+    "f16": lib.GGML_TYPE_F16,
+    "bf16": lib.GGML_TYPE_BF16,
+    "q8_0": lib.GGML_TYPE_Q8_0,
+    "q4_0": lib.GGML_TYPE_Q4_0,
+    "q4_1": lib.GGML_TYPE_Q4_1,
+    "iq4_nl": lib.GGML_TYPE_IQ4_NL,
+    "q5_0": lib.GGML_TYPE_Q5_0,
+    "q5_1": lib.GGML_TYPE_Q5_1,
+}
+FLASH_ATTENTION = {
+    "auto": lib.LLAMA_FLASH_ATTN_TYPE_AUTO,
+    "on": lib.LLAMA_FLASH_ATTN_TYPE_ENABLED,
+    "off": lib.LLAMA_FLASH_ATTN_TYPE_DISABLED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a batch gave.
+
+    code: llama_decode's: 0 done; 1 no room in the KV cache; 2 interrupted; negative: refused or failed. Other fields count after 0 only.
+    sampled: (n_rows,) int32, -1 where no sampler was given.
+    logits: (n_rows, n_vocab) float32, if they were asked for.
+    """
+
+    code: int
+    sampled: Tokens
+    logits: Floats | None
+
+
+class Context:
+    """All sequences of one model. Close it before, or with, the model.
+
+    Args:
+        owner: the owner of its memory, normally the model's.
+        n_ctx: positions for all sequences together; 0: as many as the model was trained for.
+        kv_unified: one cache that all sequences share, rather than an equal part for each.
+        flash_attn: auto, on or off.  type_k, type_v: a key of CACHE_TYPES.
+
+    Raises:
+        ConfigError: a value that llama.cpp does not know.
+        DeviceMemoryError: the device has no room for the cache; nothing is left behind.
+        ServerError: llama.cpp refuses this combination; its log says why.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        owner: int,
+        *,
+        n_ctx: int,
+        n_seq_max: int,
+        kv_unified: bool,
+        threads: int,
+        threads_batch: int,
+        n_batch: int = 2048,
+        n_ubatch: int = 512,
+        flash_attn: str = "auto",
+        type_k: str = "f16",
+        type_v: str = "f16",
+        swa_full: bool = False,
+        embeddings: bool = False,
+    ) -> None:
+        params = lib.llama_context_default_params()
+        params.n_ctx, params.n_batch, params.n_ubatch, params.n_seq_max = n_ctx, n_batch, n_ubatch, n_seq_max
+        params.n_threads, params.n_threads_batch = threads, threads_batch
+        params.flash_attn_type = _lookup(FLASH_ATTENTION, flash_attn, "flash_attn")
+        params.type_k = _lookup(CACHE_TYPES, type_k, "type_k")
+        params.type_v = _lookup(CACHE_TYPES, type_v, "type_v")
+        params.kv_unified, params.swa_full, params.embeddings = kv_unified, swa_full, embeddings
+        params.no_perf = True
+        lib.lsm_device_allocation_failed()  # forget an earlier one
+        with owner_scope(owner):
+            self.handle = lib.llama_init_from_model(model.handle, params)
+        if not self.handle:
+            if lib.lsm_device_allocation_failed():
+                raise DeviceMemoryError(f"the device has no room for a context of {n_ctx} positions; lower n_ctx or free some memory")
+            raise ServerError("llama.cpp refuses to make a context with these settings; its log says why")
+        self.owner = owner
+        self._memory = lib.llama_get_memory(self.handle)
+        self._interrupt = ffi.new("int32_t *")
+        lib.lsm_step_abort_on(self.handle, self._interrupt)
+        self.n_ctx: int = lib.llama_n_ctx(self.handle)
+        self.n_ctx_seq: int = lib.llama_n_ctx_seq(self.handle)
+        self.n_batch: int = lib.llama_n_batch(self.handle)
+        self.n_ubatch: int = lib.llama_n_ubatch(self.handle)
+        self.n_seq_max: int = lib.llama_n_seq_max(self.handle)
+        self.can_shift = bool(self._memory and lib.llama_memory_can_shift(self._memory))
+        self.n_vocab = model.vocab.n_tokens
+        self.n_embd_out: int = lib.llama_model_n_embd_out(model.handle)
+        self.n_classes: int = lib.llama_model_n_cls_out(model.handle)
+        model.add_context(self)
+
+    # ---- decoding
+
+    def step(
+        self,
+        tokens: Tokens,
+        positions: Tokens,
+        sequences: Tokens,
+        outputs: NDArray[np.int8],
+        rows: Tokens,
+        samplers: Sequence[Sampler | None] | None = None,
+        *,
+        logits: bool = False,
+    ) -> Step:
+        """Decode one batch; then, for each row, copy its logits and let its sampler choose and accept a token. One crossing into C.
+
+        Args:
+            tokens, positions, sequences: (n,) int32, 1 <= n <= n_batch; each token belongs to one sequence.
+            outputs: (n,) int8, not 0 where logits are wanted.
+            rows: (n_rows,) int32, indices into the batch, each with outputs set.
+            samplers: n_rows samplers; None for a row that is not sampled.
+            logits: return the rows' logits.
+
+        Raises:
+            InvalidRequest: the batch is empty or too large, or a row asked for no logits.
+            ServerError: the device memory is released, or a sampler failed.
+        """
+        n, n_rows = len(tokens), len(rows)
+        if not len(positions) == len(sequences) == len(outputs) == n:
+            raise InvalidRequest("tokens, positions, sequences and outputs must have the same length")
+        if samplers is not None and len(samplers) != n_rows:
+            raise InvalidRequest("there must be one sampler, or None, for each row")
+        sampled = np.full(n_rows, -1, np.int32)
+        matrix = np.empty((n_rows, self.n_vocab), np.float32) if logits else None
+        handles = ffi.NULL if samplers is None else ffi.new("struct lsm_sampler *[]", [s.handle if s else ffi.NULL for s in samplers])
+        err = message_buffer()
+        code = lib.lsm_step_decode(
+            self.handle, self.owner, n, _int32(tokens), _int32(positions), _int32(sequences), ffi.from_buffer("int8_t[]", outputs),
+            n_rows, _int32(rows), handles, _int32(sampled), ffi.NULL if matrix is None else ffi.from_buffer("float[]", matrix),
+            err, len(err),
+        )  # fmt: skip
+        return Step(check(code, err), sampled, matrix)
+
+    def encode(self, tokens: Tokens, positions: Tokens, sequences: Tokens, outputs: NDArray[np.int8]) -> int:
+        """The batch of `step` through the encoder, or through a model without KV cache; returns llama_encode's code.
+
+        Raises:
+            InvalidRequest: the batch is empty or too large.
+            ServerError: the device memory is released.
+        """
+        err = message_buffer()
+        code = lib.lsm_step_encode(
+            self.handle, self.owner, len(tokens), _int32(tokens), _int32(positions), _int32(sequences),
+            ffi.from_buffer("int8_t[]", outputs), err, len(err),
+        )  # fmt: skip
+        return check(code, err)
+
+    def interrupt(self, stop: bool = True) -> None:
+        """From any thread: a running step ends with code 2 between two graph nodes, and so do later ones until `interrupt(False)`."""
+        self._interrupt[0] = 1 if stop else 0
+
+    def logits(self, row: int) -> Floats:
+        """(n_vocab,) float32, a copy, of this batch row of the last step; -1: its last output.
+
+        Raises:
+            InvalidRequest: the row has none.
+        """
+        return self._row(lib.llama_get_logits_ith(self.handle, row), self.n_vocab, f"row {row} of the last batch has no logits")
+
+    def embedding(self, row: int) -> Floats:
+        """(n_embd_out,) float32, a copy: the embedding of one token (context made with `embeddings`, no pooling)."""
+        return self._row(lib.llama_get_embeddings_ith(self.handle, row), self.n_embd_out, f"row {row} of the last batch has no embedding")
+
+    def sequence_embedding(self, sequence: int) -> Floats:
+        """(n_embd_out,) float32, a copy: the pooled embedding of a sequence; for rerankers its scores (n_classes,)."""
+        ranks = lib.llama_pooling_type(self.handle) == lib.LLAMA_POOLING_TYPE_RANK
+        n = self.n_classes if ranks else self.n_embd_out
+        return self._row(lib.llama_get_embeddings_seq(self.handle, sequence), n, f"sequence {sequence} has no pooled embedding")
+
+    def synchronize(self) -> None:
+        """Wait until the device has finished; needed before memory is released."""
+        lib.llama_synchronize(self.handle)
+
+    # ---- sequences in the KV cache: only its book-keeping, so these work while the cache is released
+
+    def seq_rm(self, sequence: int, p0: int = -1, p1: int = -1) -> bool:
+        """Forget positions [p0, p1) of a sequence (-1: any sequence, open end).
+
+        False: this model cannot forget a part; nothing changed.
+        """
+        return bool(lib.llama_memory_seq_rm(self._memory, sequence, p0, p1))
+
+    def seq_cp(self, source: int, target: int, p0: int = -1, p1: int = -1) -> None:
+        lib.llama_memory_seq_cp(self._memory, source, target, p0, p1)
+
+    def seq_keep(self, sequence: int) -> None:
+        """Forget all other sequences."""
+        lib.llama_memory_seq_keep(self._memory, sequence)
+
+    def seq_add(self, sequence: int, p0: int, p1: int, delta: int) -> None:
+        """Shift positions [p0, p1) by `delta`; needs `can_shift`."""
+        if not self.can_shift:
+            raise ServerError("this model's cache cannot shift positions")
+        lib.llama_memory_seq_add(self._memory, sequence, p0, p1, delta)
+
+    def seq_pos_min(self, sequence: int) -> int:
+        """The first position in the cache, -1 if the sequence is empty."""
+        return int(lib.llama_memory_seq_pos_min(self._memory, sequence))
+
+    def seq_pos_max(self, sequence: int) -> int:
+        return int(lib.llama_memory_seq_pos_max(self._memory, sequence))
+
+    def memory_clear(self, data: bool = True) -> None:
+        """Forget all sequences; `data`: also zero the cache, so that a release has nothing to copy."""
+        lib.llama_memory_clear(self._memory, data)
+
+    # ---- the state of a sequence as bytes
+
+    def sequence_state(self, sequence: int, *, partial: bool = False) -> NDArray[np.uint8]:
+        """(n,) uint8: everything the cache holds of a sequence.
+
+        `partial`: only the parts that cannot lose single tokens (sliding windows, recurrent states).
+
+        Raises:
+            ServerError: the cache is released.
+        """
+        self._require_kv()
+        flags = lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY if partial else 0
+        state = np.empty(lib.llama_state_seq_get_size_ext(self.handle, sequence, flags), np.uint8)
+        n = lib.llama_state_seq_get_data_ext(self.handle, ffi.from_buffer("uint8_t[]", state), len(state), sequence, flags)
+        return state[:n]
+
+    def set_sequence_state(self, sequence: int, state: NDArray[np.uint8], *, partial: bool = False) -> bool:
+        """Put bytes of `sequence_state` into a sequence, in place of what it holds. False: they do not fit this context.
+
+        Raises:
+            ServerError: the cache is released.
+        """
+        self._require_kv()
+        flags = lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY if partial else 0
+        return bool(lib.llama_state_seq_set_data_ext(self.handle, ffi.from_buffer("uint8_t[]", state), len(state), sequence, flags))
+
+    def close(self) -> None:
+        """Also while its memory is released. Idempotent."""
+        if self.handle:
+            lib.llama_free(self.handle)
+            self.handle = ffi.NULL
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _require_kv(self) -> None:
+        if lib.lsm_device_is_released(self.owner, lib.LSM_CLASS_KV):
+            raise ServerError(f"the {MemoryClass.KV} memory is released: restore it before reading or writing the cache")
+
+    @staticmethod
+    def _row(pointer: Any, n: int, missing: str) -> Floats:
+        if not pointer:
+            raise InvalidRequest(missing)
+        return np.frombuffer(ffi.buffer(pointer, 4 * n), np.float32).copy()
+
+
+def _lookup(table: dict[str, int], value: str, field: str) -> int:
+    if value not in table:
+        raise ConfigError(f"{field}: '{value}' is not one of {', '.join(table)}")
+    return table[value]
+
+
+def _int32(array: Tokens) -> Any:
+    if array.dtype != np.int32:  # C would read its bytes all the same
+        raise TypeError(f"int32 array expected, not {array.dtype}")
+    return ffi.from_buffer("int32_t[]", array)

@@ -1,0 +1,111 @@
+"""What a model holds on the device: away and back, without the model being loaded again.
+
+The rules of the shim (`cffi_build/shim/lsm_device.h`) are the caller's: one thread at a time for each owner, no decode meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from functools import cache
+from typing import NamedTuple
+
+from lsm.native.checks import check, message_buffer
+from lsm.native.library import ffi, lib
+
+__all__ = ["Bytes", "DeviceMemory", "MemoryClass", "install", "owner_scope"]
+
+
+class MemoryClass(StrEnum):
+    """Kinds of device memory that come and go on their own."""
+
+    WEIGHTS = "weights"
+    KV = "kv"
+    COMPUTE = "compute"
+    ENCODER = "encoder"
+    ADAPTERS = "adapters"
+
+
+BITS = {
+    MemoryClass.WEIGHTS: lib.LSM_CLASS_WEIGHTS,
+    MemoryClass.KV: lib.LSM_CLASS_KV,
+    MemoryClass.COMPUTE: lib.LSM_CLASS_COMPUTE,
+    MemoryClass.ENCODER: lib.LSM_CLASS_ENCODER,
+    MemoryClass.ADAPTERS: lib.LSM_CLASS_ADAPTERS,
+}
+
+
+class Bytes(NamedTuple):
+    """Sizes in bytes: on the device now; released; copies kept in host memory; bytes of which a file is the copy."""
+
+    device: int
+    released: int
+    host: int
+    file: int
+
+
+@cache
+def install() -> None:
+    """Put our hooks in front of llama.cpp's buffers; before the first model, once for each process.
+
+    Raises:
+        ServerError: this build has no backend that can be hooked.
+    """
+    lib.llama_backend_init()
+    err = message_buffer()
+    check(lib.lsm_device_install(lib.LSM_DEVICES_CPU, err, len(err)), err)
+
+
+@contextmanager
+def owner_scope(owner: int, memory_class: MemoryClass | None = None) -> Iterator[None]:
+    """Buffers that this thread makes inside belong to `owner`; without a class, each is classed by what it turns out to be."""
+    previous = lib.lsm_device_scope(owner, BITS[memory_class] if memory_class else lib.LSM_CLASS_AUTO)
+    try:
+        yield
+    finally:
+        lib.lsm_device_scope_restore(previous)
+
+
+class DeviceMemory:
+    """The four verbs over the buffers of one owner. Needs no model: what was never allocated has no bytes and is resident."""
+
+    def __init__(self, owner: int) -> None:
+        self.owner = owner
+
+    def release(self, *classes: MemoryClass | str) -> None:
+        """Give the memory of these classes back to the device, after saving what cannot be had again. Idempotent.
+
+        Raises:
+            DeviceMemoryError: the host has no room for the copies; nothing was released.
+            NotSupported: a buffer of a kind that cannot be released.
+        """
+        err = message_buffer()
+        check(lib.lsm_device_release(self.owner, _bits(classes), err, len(err)), err)
+
+    def restore(self, *classes: MemoryClass | str) -> None:
+        """Take the memory again, at the same addresses and with the same contents. Idempotent; all of the classes or none.
+
+        Raises:
+            DeviceMemoryError: the device has no room; everything is as before, try again.
+            SourceChanged: the model's file is not the one that was loaded.
+            ModelFileError: the file could not be read.
+        """
+        err = message_buffer()
+        check(lib.lsm_device_restore(self.owner, _bits(classes), err, len(err)), err)
+
+    def resident(self, memory_class: MemoryClass | str) -> bool:
+        """False while any buffer of this class is released."""
+        return not lib.lsm_device_is_released(self.owner, _bits((memory_class,)))
+
+    def bytes(self, memory_class: MemoryClass | str) -> Bytes:
+        out = ffi.new("uint64_t[4]")
+        lib.lsm_device_bytes(self.owner, _bits((memory_class,)), out)
+        return Bytes(*out)
+
+
+def _bits(classes: tuple[MemoryClass | str, ...]) -> int:
+    bits = 0
+    for name in classes:
+        bits |= BITS[MemoryClass(name)]
+    return bits
