@@ -1,0 +1,25 @@
+"""What a job must be before it may wait for a slot.  Pure."""
+
+from __future__ import annotations
+
+from lsm.engine import sampling
+from lsm.engine.outputs import Job
+from lsm.errors import ContextExceeded, InvalidRequest
+
+
+def check_job(job: Job, n_slots: int, n_ctx_slot: int, n_vocab: int) -> None:
+    """Raise `InvalidRequest`, naming the field, or `ContextExceeded` when the prompt leaves no position for a token of the answer."""
+    prompt, options = job.prompt, job.options
+    if not len(prompt):
+        raise InvalidRequest("must not be empty", "prompt")
+    if len(prompt) >= n_ctx_slot:
+        raise ContextExceeded(len(prompt), n_ctx_slot)
+    if prompt.min() < 0 or prompt.max() >= n_vocab:
+        raise InvalidRequest(f"has a token that is not in the vocabulary of {n_vocab} tokens", "prompt")
+    if not -1 <= options.id_slot < n_slots:
+        raise InvalidRequest(f"there are slots 0 to {n_slots - 1}; -1 takes any", "id_slot")
+    if options.max_tokens < -1:
+        raise InvalidRequest("must be 0 or more, or -1 for no limit", "max_tokens")
+    if options.t_max_predict_ms < -1:
+        raise InvalidRequest("must be 0 or more, or -1 for no limit", "t_max_predict_ms")
+    sampling.check(options.sampling, n_vocab)

@@ -1,0 +1,53 @@
+"""How a model is to be loaded: the engine's share of the settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from lsm.engine.threads import usable_cores
+
+AUTO_SLOTS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """Names and defaults are llama-server's.
+
+    n_ctx: positions in the KV cache; 0: as many as the model was trained for.
+    n_parallel: slots; -1: four.  kv_unified: one cache that all slots share, so that one alone may use all of `n_ctx`, rather than an equal
+    part for each; None: shared if n_parallel is -1.
+    threads: -1: the cores this process may use; threads_batch, for prompts: -1: the same.
+    n_gpu_layers: negative: all.
+    """
+
+    path: Path
+    n_ctx: int = 0
+    n_parallel: int = -1
+    kv_unified: bool | None = None
+    n_batch: int = 2048
+    n_ubatch: int = 512
+    threads: int = -1
+    threads_batch: int = -1
+    flash_attn: str = "auto"
+    cache_type_k: str = "f16"
+    cache_type_v: str = "f16"
+    swa_full: bool = False
+    n_gpu_layers: int = -1
+    slot_prompt_similarity: float = 0.1
+
+    @property
+    def n_slots(self) -> int:
+        return AUTO_SLOTS if self.n_parallel < 0 else self.n_parallel
+
+    @property
+    def shares_cells(self) -> bool:
+        return self.n_parallel < 0 if self.kv_unified is None else self.kv_unified
+
+    @property
+    def n_threads(self) -> int:
+        return usable_cores() if self.threads < 0 else self.threads
+
+    @property
+    def n_threads_batch(self) -> int:
+        return self.n_threads if self.threads_batch < 0 else self.threads_batch

@@ -1,0 +1,61 @@
+"""The scheduler's ports, over the native room."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+
+from lsm.engine import sampling
+from lsm.engine.batch import Batch
+from lsm.engine.ports import Sampler
+from lsm.native.context import Context
+from lsm.native.sampler import Sampler as Chain
+from lsm.native.vocab import Vocab
+from lsm.values import Sampling
+
+
+class ContextDecoder:
+    """`ports.Decoder` over a native context; slots are its sequences."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def decode(self, batch: Batch, start: int, stop: int, samplers: Sequence[Sampler]) -> tuple[int, Sequence[int]]:
+        rows = np.flatnonzero(batch.logits[start:stop]).astype(np.int32)
+        chains = [cast(ChainSampler, sampler).chain for sampler in samplers]
+        part = slice(start, stop)
+        step = self._context.step(batch.tokens[part], batch.pos[part], batch.seq[part], batch.logits[part], rows, chains)
+        if not chains:
+            self._context.synchronize()  # sampling waits for the device; without it the time would be counted in the next step
+        return step.code, step.sampled.tolist() if step.code == 0 else ()
+
+    def seq_rm(self, slot: int, start: int, stop: int) -> bool:
+        return self._context.seq_rm(slot, start, stop)
+
+    def seq_pos_min(self, slot: int) -> int:
+        return self._context.seq_pos_min(slot)
+
+
+class ChainSampler:
+    """`ports.Sampler` over a native chain."""
+
+    def __init__(self, chain: Chain) -> None:
+        self.chain = chain
+
+    def accept_prompt(self, tokens: Sequence[int]) -> None:
+        for token in tokens:
+            self.chain.accept(token, generated=False)
+
+    def close(self) -> None:
+        self.chain.close()
+
+
+def new_sampler(vocab: Vocab, options: Sampling) -> tuple[ChainSampler, int]:
+    """The sampler, and how many tokens of the prompt it wants to know.  Raises `InvalidRequest`, for a bad grammar among others."""
+    is_random = options.seed in (-1, sampling.SEED_RANDOM)
+    seed = secrets.randbelow(sampling.SEED_RANDOM) if is_random else options.seed
+    steps = sampling.chain(options, sorted(vocab.eog), seed)
+    return ChainSampler(Chain(vocab, steps, grammar=options.grammar)), sampling.looks_back(steps)

@@ -1,0 +1,177 @@
+"""A model that answers: loaded weights, a context, and the scheduler that fills its batches.
+
+The prompt cache is the slots: what a request leaves in one stays for the next that begins alike.  Removing the end of a sequence is exact
+for plain attention.  Where a memory cannot forget a part (recurrent), or a sliding window has moved on too far, the prompt is decoded
+again from its beginning; a conversation that only grows removes nothing, and so keeps everything on every kind of model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from time import perf_counter_ns
+
+from lsm.engine.config import EngineConfig
+from lsm.engine.decoder import ContextDecoder, new_sampler
+from lsm.engine.gguf_header import read_header
+from lsm.engine.outputs import Job, Output
+from lsm.engine.ports import NewInstance
+from lsm.engine.scheduler import Limits, Scheduler
+from lsm.errors import LsmError
+from lsm.native.context import Context
+from lsm.native.memory import DeviceMemory
+from lsm.native.model import Model
+from lsm.native.vocab import Vocab
+from lsm.values import Counters, ModelFacts, SlotInfo
+
+
+class Engine:
+    """One thread calls everything, but for `vocab`, `slots`, `counters` and `interrupt`, which are for any thread.
+
+    `owner` names the model's device memory; a positive number, unique in this process.  `new_instance(machine, subject)` makes the
+    instances of the tables `slot` and `request`; subjects are "slot N" and the ids of jobs.
+    """
+
+    def __init__(self, config: EngineConfig, owner: int, new_instance: NewInstance, clock_ns: Callable[[], int] = perf_counter_ns) -> None:
+        self._config = config
+        self._owner = owner
+        self._new_instance = new_instance
+        self._clock_ns = clock_ns
+        self._model: Model | None = None
+        self._context: Context | None = None
+        self._scheduler: Scheduler | None = None
+        self.memory = DeviceMemory(owner)
+
+    def load(self, progress: Callable[[float], bool]) -> ModelFacts:
+        """Read the file into device memory and make the context.  `progress` gets 0.0 to 1.0; the load stops when it returns False.
+
+        Raises, leaving nothing behind:
+            ModelFileError: the file is missing, broken, or not for this build.
+            DeviceMemoryError: the device has no room.
+            LoadCancelled: `progress` said so.
+            LsmError: llama.cpp refuses the settings.
+        """
+        assert self._model is None, "loaded already"
+        start_ns = self._clock_ns()
+        read_header(self._config.path)  # llama.cpp aborts the process on some broken files
+        try:
+            self._model = Model.load(self._config.path, self._owner, n_gpu_layers=self._config.n_gpu_layers, progress=progress)
+            self._context = self._new_context(self._model)
+            self._scheduler = self._new_scheduler(self._model, self._context)
+            return self._facts(self._model, self._context, (self._clock_ns() - start_ns) / 1e6)
+        except BaseException:
+            self.close()
+            raise
+
+    def _new_context(self, model: Model) -> Context:
+        config = self._config
+        return Context(
+            model,
+            self._owner,
+            n_ctx=config.n_ctx,
+            n_seq_max=config.n_slots,
+            kv_unified=config.shares_cells,
+            threads=config.n_threads,
+            threads_batch=config.n_threads_batch,
+            n_batch=max(config.n_batch, config.n_slots),
+            n_ubatch=config.n_ubatch,
+            flash_attn=config.flash_attn,
+            type_k=config.cache_type_k,
+            type_v=config.cache_type_v,
+            swa_full=config.swa_full,
+        )
+
+    def _new_scheduler(self, model: Model, context: Context) -> Scheduler:
+        limits = Limits(
+            n_slots=self._config.n_slots,
+            n_ctx_slot=context.n_ctx_seq,
+            n_batch=context.n_batch,
+            n_swa=0 if self._config.swa_full else model.n_swa,
+            shares_cells=self._config.shares_cells,
+            similarity_min=self._config.slot_prompt_similarity,
+        )
+        sampler = partial(new_sampler, model.vocab)
+        return Scheduler(limits, ContextDecoder(context), model.vocab, sampler, self._new_instance, self._clock_ns)
+
+    def _facts(self, model: Model, context: Context, load_ms: float) -> ModelFacts:
+        return ModelFacts(
+            architecture=model.architecture,
+            description=model.description,
+            vocab_type=model.vocab.type,
+            n_vocab=model.vocab.n_tokens,
+            n_ctx=context.n_ctx,
+            n_ctx_slot=context.n_ctx_seq,
+            n_ctx_train=model.n_ctx_train,
+            n_embd=model.n_embd,
+            n_params=model.n_params,
+            size_bytes=model.size_bytes,
+            n_slots=self._config.n_slots,
+            bos_token=_token_text(model.vocab, model.vocab.bos),
+            eos_token=_token_text(model.vocab, model.vocab.eos),
+            chat_template=model.chat_template() or "",
+            load_ms=load_ms,
+        )
+
+    @property
+    def vocab(self) -> Vocab:
+        """For reading by any thread, from `load` to `close`, also while the device memory is away."""
+        assert self._model is not None, "not loaded"
+        return self._model.vocab
+
+    # Work: see `Scheduler`, which does it
+
+    def submit(self, job: Job) -> None:
+        """Queue it.  Raises nothing: a job that cannot be done is `Failed` among the next outputs."""
+        self._loaded().submit(job)
+
+    def cancel(self, id: str) -> None:
+        """The request is out of the next batch, and its slot free.  Those that have ended are ignored."""
+        self._loaded().cancel(id)
+
+    def fail_all(self, error: LsmError) -> None:
+        """Every request that has not ended ends with `error`; their slots are cleared.  Works while the device memory is away."""
+        self._loaded().fail_all(error)
+
+    def step(self) -> None:
+        """Decode at most one batch.  The weights, KV and compute memory must be resident."""
+        self._loaded().step()
+
+    def outputs(self) -> list[Output]:
+        """All that came out since the last call, in order."""
+        return self._loaded().outputs()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a request has not ended."""
+        return self._scheduler is not None and self._scheduler.has_work
+
+    def slots(self) -> tuple[SlotInfo, ...]:
+        return self._scheduler.slots() if self._scheduler else ()
+
+    def counters(self) -> Counters:
+        return self._scheduler.counters() if self._scheduler else Counters()
+
+    def interrupt(self) -> None:
+        """From any thread, before closing: the step that runs, and each one after, ends early and fails its requests (CPU only)."""
+        if self._context is not None:
+            self._context.interrupt()
+
+    def close(self) -> None:
+        """Free everything; also while the memory is released, and before or after a failed load.  Requests get no more outputs."""
+        if self._scheduler is not None:
+            self._scheduler.close()
+            self._scheduler = None
+        if self._context is not None:
+            self._context.close()
+            self._context = None
+        if self._model is not None:
+            self._model.close()
+            self._model = None
+
+    def _loaded(self) -> Scheduler:
+        assert self._scheduler is not None, "not loaded"
+        return self._scheduler
+
+
+def _token_text(vocab: Vocab, token: int | None) -> str:
+    return "" if token is None else vocab.piece(token, special=True).decode("utf-8", "replace")

@@ -1,0 +1,47 @@
+"""What goes into the engine and what comes out of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lsm.engine.prefix import Tokens
+from lsm.errors import LsmError
+from lsm.values import Finish, Options, Text
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A request for tokens.  `id` is the caller's, unique among those that have not ended; `prompt` has shape (n,), int32."""
+
+    id: str
+    prompt: Tokens
+    options: Options
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """More of an answer.  Each token of the answer comes exactly once, with the text that it completed or after it; the text may be empty
+    in the last piece only."""
+
+    id: str
+    text: Text
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    id: str
+    finish: Finish
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    id: str
+    error: LsmError
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    id: str
+
+
+Output = Piece | Ended | Failed | Cancelled  # of one id: any number of pieces, then one of the others, then nothing

@@ -1,0 +1,97 @@
+"""A request on its way: its text, its limits, its times."""
+
+from __future__ import annotations
+
+from lsm.engine.outputs import Job
+from lsm.engine.ports import OwnedInstance, Sampler
+from lsm.engine.text import TextStream
+from lsm.errors import LsmError
+from lsm.values import Finish, StopType, Text, Timings
+
+
+class Request:
+    """What the scheduler knows of one job.  Times count only while a batch with a token of it is decoded."""
+
+    def __init__(self, job: Job, machine: OwnedInstance) -> None:
+        self.id = job.id
+        self.prompt = job.prompt
+        self.options = job.options
+        self.machine = machine
+        self.sampler: Sampler | None = None
+        self.n_look_back = 0  # tokens of the prompt that the sampler wants to know
+        self.text = TextStream(job.options.stop)
+        self.slot_id: int | None = None
+        self.sampled: int | None = None  # the latest token; not in the cache yet
+        self.cache_n = 0
+        self.prompt_n = 0
+        self.predicted_n = 0
+        self.prompt_ns = 0
+        self.predicted_ns = 0
+        self.finish: Finish | None = None
+        self.error: LsmError | None = None
+        self._unsent: list[int] = []
+
+    @property
+    def wants_tokens(self) -> bool:
+        """False: it was asked only to fill the cache."""
+        return self.options.max_tokens != 0
+
+    def take(self, token: int, piece: bytes) -> Text | None:
+        """Add a token of the answer; the text that is certain now, if there is some."""
+        self.sampled = token
+        self.predicted_n += 1
+        self._unsent.append(token)
+        text = self.text.feed(piece)
+        return self._send(text) if text else None
+
+    def last_text(self) -> Text | None:
+        """What has not been sent when the answer ends, if there is something."""
+        text = self.text.flush()
+        return self._send(text) if text or self._unsent else None
+
+    def _send(self, text: str) -> Text:
+        tokens = tuple(self._unsent)
+        self._unsent.clear()
+        return Text(text, tokens)
+
+    def stop_type(self, is_eog: bool, is_full: bool, has_new_line: bool) -> StopType | None:
+        """Whether the token just taken is the last, and why.  The end of generation goes before a stop word, that before the limits.
+
+        The time limit counts from the first token and is looked at where a line ends, so that no line is cut.
+        """
+        if is_eog:
+            return "eos"
+        if self.text.stopping_word:
+            return "word"
+        n_max, ms_max = self.options.max_tokens, self.options.t_max_predict_ms
+        out_of_tokens = n_max >= 0 and self.predicted_n >= n_max
+        out_of_time = ms_max > 0 and has_new_line and self.predicted_ns > ms_max * 1_000_000
+        return "limit" if is_full or out_of_tokens or out_of_time else None
+
+    def end(self, stop_type: StopType, truncated: bool, id_slot: int) -> None:
+        """Note how it ended; `finish` is set from now on."""
+        self.finish = Finish(
+            stop_type=stop_type,
+            stopping_word=self.text.stopping_word if stop_type == "word" else "",
+            truncated=truncated,
+            id_slot=id_slot,
+            timings=self.timings(),
+            prompt_tokens=len(self.prompt),
+            completion_tokens=self.predicted_n,
+        )
+
+    def timings(self) -> Timings:
+        return Timings(
+            cache_n=self.cache_n,
+            prompt_n=self.prompt_n,
+            prompt_ms=self.prompt_ns / 1e6,
+            predicted_n=self.predicted_n,
+            predicted_ms=self.predicted_ns / 1e6,
+        )
+
+    def close(self) -> None:
+        """Give back what the request holds of other rooms."""
+        if self.sampler is not None:
+            self.sampler.close()
+            self.sampler = None
+        self.machine.close()

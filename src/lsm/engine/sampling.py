@@ -1,0 +1,121 @@
+"""From the sampling options of a request to the chain of samplers that draws its tokens.  Pure.
+
+Order and meaning are llama-server's: logit biases first, then the samplers in the order asked for, then the draw; mirostat takes the
+place of all but the temperature.  Samplers whose options make them do nothing are left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lsm.errors import InvalidRequest
+from lsm.values import SAMPLERS_DEFAULT, Sampling
+
+Step = tuple[str, Mapping[str, Any]]  # (sampler, its parameters)
+
+SEED_RANDOM = 0xFFFFFFFF  # llama.cpp's name for: draw one
+
+_FLOATS = (
+    "temperature", "top_p", "min_p", "top_n_sigma", "typical_p", "xtc_probability", "xtc_threshold", "dynatemp_range", "dynatemp_exponent",
+    "repeat_penalty", "frequency_penalty", "presence_penalty", "dry_multiplier", "dry_base", "mirostat_tau", "mirostat_eta",
+)  # fmt: skip
+_COUNTS = ("repeat_last_n", "dry_allowed_length", "dry_penalty_last_n", "min_keep")
+# With these in the chain the most probable token may be taken away before the temperature is applied.
+_MAY_DROP_THE_BEST = frozenset({"typ_p", "xtc"})
+_CHANGE_LOGITS = frozenset({"penalties", "dry"})
+
+
+def check(sampling: Sampling, n_vocab: int) -> None:
+    """Raise `InvalidRequest`, naming the field, for what no sampler can be made of."""
+    for name in _FLOATS:
+        if not math.isfinite(getattr(sampling, name)):
+            raise InvalidRequest("must be a finite number", name)
+    for name in _COUNTS:
+        if getattr(sampling, name) < 0:
+            raise InvalidRequest("must be 0 or more", name)
+    if sampling.repeat_penalty <= 0:
+        raise InvalidRequest("must be greater than 0", "repeat_penalty")
+    if sampling.mirostat not in (0, 1, 2):
+        raise InvalidRequest("must be 0, 1 or 2", "mirostat")
+    if not -1 <= sampling.seed <= SEED_RANDOM:
+        raise InvalidRequest(f"must be between 0 and {SEED_RANDOM}, or -1 for a random one", "seed")
+    for name in sampling.samplers:
+        if name not in SAMPLERS_DEFAULT:
+            raise InvalidRequest(f"no sampler is called {name!r}; there are {', '.join(SAMPLERS_DEFAULT)}", "samplers")
+    if sampling.dry_multiplier != 0 and not sampling.dry_sequence_breakers:
+        raise InvalidRequest("must be a list of one or more texts", "dry_sequence_breakers")
+    for token, bias in sampling.logit_bias:
+        if not 0 <= token < n_vocab:
+            raise InvalidRequest(f"token {token} is not in the vocabulary of {n_vocab} tokens", "logit_bias")
+        if math.isnan(bias) or bias == math.inf:
+            raise InvalidRequest(f"the bias of token {token} must be a number, or -inf to forbid it", "logit_bias")
+
+
+def chain(sampling: Sampling, eog_tokens: Sequence[int], seed: int) -> tuple[Step, ...]:
+    """The samplers in the order of their use; the last one draws the token.
+
+    `eog_tokens`: the tokens that end a generation, forbidden by `ignore_eos`.  `seed`: a uint32, drawn by the caller where the request asks
+    for a random one.  The grammar is not part of the chain: the native sampler keeps it
+    beside it.
+    """
+    biases = [*sampling.logit_bias, *((token, -math.inf) for token in eog_tokens if sampling.ignore_eos)]
+    start: list[Step] = [("logit_bias", {"bias": tuple(biases)})] if biases else []
+    if sampling.mirostat:
+        return (*start, *_mirostat(sampling, seed))
+    steps = [step for name in sampling.samplers for step in _active(name, sampling, seed)]
+    if _is_greedy(steps, sampling):
+        return (*start, *(step for step in steps if step[0] in _CHANGE_LOGITS), ("greedy", {}))
+    return (*start, *steps, ("dist", {"seed": seed}))
+
+
+def looks_back(steps: Sequence[Step]) -> int:
+    """How many of the latest tokens these samplers look at; 0: they need not be told of the prompt."""
+    return max((params["last_n"] for name, params in steps if name in _CHANGE_LOGITS), default=0)
+
+
+def _is_greedy(steps: Sequence[Step], sampling: Sampling) -> bool:
+    """Whether the draw can only give the best token: a temperature of 0, and nothing before it that may take the best token away.
+
+    The answer is then the same as that of the whole chain, for a fraction of its work.
+    """
+    names = [name for name, _ in steps]
+    if "temperature" not in names or sampling.temperature > 0 or sampling.dynatemp_range > 0 or not _MAY_DROP_THE_BEST.isdisjoint(names):
+        return False
+    n_changing = sum(name in _CHANGE_LOGITS for name in names)
+    return all(name in _CHANGE_LOGITS for name in names[:n_changing])
+
+
+def _mirostat(sampling: Sampling, seed: int) -> tuple[Step, ...]:
+    params = {"seed": seed, "tau": sampling.mirostat_tau, "eta": sampling.mirostat_eta}
+    temperature = ("temperature", {"t": sampling.temperature})
+    return temperature, ("mirostat" if sampling.mirostat == 1 else "mirostat_v2", params)
+
+
+def _active(name: str, s: Sampling, seed: int) -> tuple[Step, ...]:
+    """The sampler, or nothing where its options switch it off."""
+    keep = {"min_keep": s.min_keep}
+    penalizes = s.repeat_last_n > 0 and (s.repeat_penalty != 1 or s.frequency_penalty != 0 or s.presence_penalty != 0)
+    penalties = {
+        "last_n": s.repeat_last_n, "repeat": s.repeat_penalty, "frequency": s.frequency_penalty, "presence": s.presence_penalty,
+    }  # fmt: skip
+    dry = {
+        "multiplier": s.dry_multiplier, "base": s.dry_base, "allowed_length": s.dry_allowed_length, "last_n": s.dry_penalty_last_n,
+        "breakers": s.dry_sequence_breakers,
+    }  # fmt: skip
+    xtc = {"probability": s.xtc_probability, "threshold": s.xtc_threshold, "seed": seed} | keep
+    temperature = {"t": s.temperature, "range": s.dynatemp_range, "exponent": s.dynatemp_exponent}
+    table: dict[str, tuple[bool, dict[str, Any]]] = {
+        "penalties": (penalizes, penalties),
+        "dry": (s.dry_multiplier != 0 and s.dry_base >= 1 and s.dry_penalty_last_n > 0, dry),
+        "top_n_sigma": (s.top_n_sigma > 0, {"n": s.top_n_sigma}),
+        "top_k": (s.top_k > 0, {"k": s.top_k}),
+        "typ_p": (s.typical_p < 1, {"p": s.typical_p} | keep),
+        "top_p": (s.top_p < 1, {"p": s.top_p} | keep),
+        "min_p": (s.min_p > 0, {"p": s.min_p} | keep),
+        "xtc": (s.xtc_probability > 0 and s.xtc_threshold <= 0.5, xtc),
+        "temperature": (s.temperature != 1 or s.dynatemp_range > 0, temperature),
+    }
+    active, params = table[name]
+    return ((name, params),) if active else ()

@@ -1,0 +1,77 @@
+"""A slot: one sequence of the KV cache, the tokens it holds, and the request that uses it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lsm.engine.batch import Work
+from lsm.engine.ports import OwnedInstance
+from lsm.engine.prefix import Candidate, Tokens
+from lsm.engine.request import Request
+from lsm.values import SlotInfo
+
+TOKENS_AT_START = 512
+
+
+class Slot:
+    """`tokens` are those in the cache: what a decode has confirmed, and nothing else."""
+
+    def __init__(self, id: int, n_ctx: int, machine: OwnedInstance) -> None:
+        self.id = id
+        self.n_ctx = n_ctx
+        self.machine = machine
+        self.request: Request | None = None
+        self.last_used = 0
+        self.n = 0
+        self._tokens: Tokens = np.zeros(min(TOKENS_AT_START, n_ctx), np.int32)
+        self._sampled: Tokens = np.zeros(1, np.int32)
+
+    @property
+    def tokens(self) -> Tokens:
+        """Shape (n,), int32; a view."""
+        return self._tokens[: self.n]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no position would be left after the token that was sampled last."""
+        return self.n + 1 >= self.n_ctx
+
+    def append(self, tokens: Tokens) -> None:
+        end = self.n + len(tokens)
+        assert end <= self.n_ctx, f"slot {self.id}: {end} tokens in a context of {self.n_ctx}"
+        if end > len(self._tokens):
+            grown = np.zeros(min(self.n_ctx, max(end, 2 * len(self._tokens))), np.int32)
+            grown[: self.n] = self.tokens
+            self._tokens = grown
+        self._tokens[self.n : end] = tokens
+        self.n = end
+
+    def keep(self, n: int) -> None:
+        """Forget all but the first `n` tokens."""
+        assert 0 <= n <= self.n
+        self.n = n
+
+    def work(self) -> Work:
+        """What comes next for the request: the rest of its prompt, or the token that was sampled."""
+        assert self.request is not None
+        if self.request.sampled is None:
+            return Work(self.id, self.n, self.request.prompt[self.n :], self.request.wants_tokens)
+        self._sampled[0] = self.request.sampled
+        return Work(self.id, self.n, self._sampled, True)
+
+    def candidate(self) -> Candidate:
+        return Candidate(self.id, self.tokens, self.last_used)
+
+    def info(self) -> SlotInfo:
+        """May be read by another thread: the numbers are each right, but may be of two neighbouring steps."""
+        request = self.request
+        return SlotInfo(
+            id=self.id,
+            n_ctx=self.n_ctx,
+            state=self.machine.state,
+            request_id=request.id if request else "",
+            n_prompt_tokens=len(request.prompt) if request else 0,
+            n_prompt_tokens_processed=request.prompt_n if request else 0,
+            n_prompt_tokens_cache=request.cache_n if request else 0,
+            n_decoded=request.predicted_n if request else 0,
+        )

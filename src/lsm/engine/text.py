@@ -1,0 +1,67 @@
+"""From the bytes of tokens to text that may be shown: whole characters only, and nothing of a stop string."""
+
+from __future__ import annotations
+
+import codecs
+
+_new_decoder = codecs.getincrementaldecoder("utf-8")
+
+
+class TextStream:
+    """Feed it the bytes of each token; it returns the text that is certain, in order.
+
+    What comes out does not depend on how the bytes were cut into tokens: it is as if they came one character at a time.  Then the first
+    stop string to be complete ends the text; of several that are complete at the same character, the longest.  Text that may still turn
+    out to be the beginning of a stop string is held back.  Bytes that are no UTF-8 become U+FFFD, but only once no later byte can
+    make a character of them.
+    """
+
+    def __init__(self, stop: tuple[str, ...] = ()) -> None:
+        self._stop = tuple(word for word in stop if word)
+        self._longest_prefix = max(map(len, self._stop), default=1) - 1
+        self._decoder = _new_decoder("replace")
+        self._held = ""
+        self.stopping_word = ""  # the stop string that was found; no text comes after it
+
+    def feed(self, piece: bytes) -> str:
+        """The text that became certain with these bytes; empty once a stop string has been found."""
+        return self._release(self._decoder.decode(piece))
+
+    def flush(self) -> str:
+        """The rest, when no more bytes come: what was held back, and U+FFFD for half a character."""
+        text = self._release(self._decoder.decode(b"", final=True))
+        rest, self._held = self._held, ""
+        return text + rest
+
+    def _release(self, new: str) -> str:
+        if self.stopping_word:
+            return ""
+        if not self._stop:
+            return new
+        text = self._held + new
+        found = _first_complete(text, self._stop)
+        if found is not None:
+            start, self.stopping_word = found
+            self._held = ""
+            return text[:start]
+        keep = _length_of_partial_stop(text[len(text) - min(len(text), self._longest_prefix) :], self._stop)
+        self._held = text[len(text) - keep :]
+        return text[: len(text) - keep]
+
+
+def _first_complete(text: str, stop: tuple[str, ...]) -> tuple[int, str] | None:
+    """(start, word) of the stop string that ends first, and of those the one that starts first."""
+    found = [(start + len(word), start, word) for word in stop if (start := text.find(word)) >= 0]
+    if not found:
+        return None
+    _, start, word = min(found)
+    return start, word
+
+
+def _length_of_partial_stop(tail: str, stop: tuple[str, ...]) -> int:
+    """Length of the longest end of `tail` that begins a stop string."""
+    for start in range(len(tail)):
+        end = tail[start:]
+        if any(word.startswith(end) for word in stop):
+            return len(end)
+    return 0

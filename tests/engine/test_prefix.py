@@ -1,0 +1,71 @@
+"""Which slot, and how much of the prompt is already there."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lsm.engine.prefix import Candidate, choose_slot, common_prefix, reusable_prefix
+
+Ints = list[int]
+
+
+def tokens(*values: int) -> np.ndarray:
+    return np.array(values, np.int32)
+
+
+@given(st.lists(st.integers(0, 2), max_size=6), st.lists(st.integers(0, 2), max_size=6))
+def test_common_prefix_is_the_longest(a: Ints, b: Ints) -> None:
+    """D.2 longest common prefix."""
+    n = common_prefix(np.array(a, np.int32), np.array(b, np.int32))
+    assert a[:n] == b[:n]
+    assert n == min(len(a), len(b)) or a[n] != b[n]
+
+
+def test_the_slot_asked_for_is_taken_or_waited_for() -> None:
+    """D.2 slot choice: explicit id_slot."""
+    idle = [Candidate(0, tokens(1, 2, 3), 5), Candidate(2, tokens(), 0)]
+    assert choose_slot(tokens(1, 2, 3), idle, id_slot=2) == 2
+    assert choose_slot(tokens(1, 2, 3), idle, id_slot=1) is None
+
+
+def test_the_longest_common_prefix_wins() -> None:
+    """D.2 slot choice: longest common prefix."""
+    idle = [Candidate(0, tokens(1, 2), 1), Candidate(1, tokens(1, 2, 3, 9), 2), Candidate(2, tokens(), 0)]
+    assert choose_slot(tokens(1, 2, 3, 4), idle) == 1
+
+
+def test_a_prefix_of_a_tenth_of_the_prompt_is_too_little() -> None:
+    """D.2 slot choice: similarity must exceed 0.1 of the prompt, else least recently used."""
+    prompt = np.arange(20, dtype=np.int32)
+    similar_2 = Candidate(0, np.array([0, 1, 77], np.int32), 9)
+    similar_3 = Candidate(0, np.array([0, 1, 2, 77], np.int32), 9)
+    old = Candidate(1, np.array([88], np.int32), 3)
+    assert choose_slot(prompt, [similar_2, old]) == 1
+    assert choose_slot(prompt, [similar_3, old]) == 0
+    assert choose_slot(prompt, [similar_3, old], similarity_min=0) == 1
+
+
+def test_without_a_prefix_the_least_recently_used_slot_is_taken() -> None:
+    """D.2 slot choice: least recently used; never used comes first."""
+    idle = [Candidate(0, tokens(7), 4), Candidate(1, tokens(8), 2), Candidate(2, tokens(), 0), Candidate(3, tokens(), 0)]
+    assert choose_slot(tokens(1, 2), idle) == 2
+    assert choose_slot(tokens(1, 2), idle[:2]) == 1
+    assert choose_slot(tokens(1, 2), []) is None
+
+
+def test_the_last_prompt_token_is_always_decoded() -> None:
+    """S9: everything matched: step back one token, so that logits exist."""
+    assert reusable_prefix(10, 10, pos_min=0, n_swa=0) == 9
+    assert reusable_prefix(10, 12, pos_min=0, n_swa=0) == 10
+    assert reusable_prefix(0, 1, pos_min=-1, n_swa=0) == 0
+
+
+def test_a_sliding_window_that_moved_on_means_all_again() -> None:
+    """S11 restore threshold: what the window has forgotten is decoded again; what it still has is kept."""
+    assert reusable_prefix(700, 710, pos_min=0, n_swa=512) == 700
+    assert reusable_prefix(700, 710, pos_min=189, n_swa=512) == 700
+    assert reusable_prefix(700, 710, pos_min=190, n_swa=512) == 0
+    assert reusable_prefix(300, 310, pos_min=0, n_swa=512) == 300
+    assert reusable_prefix(300, 310, pos_min=1, n_swa=512) == 0
