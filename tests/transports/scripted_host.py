@@ -16,8 +16,8 @@ stays in that state.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -124,13 +124,14 @@ class ScriptedHost:
 
     @asynccontextmanager
     async def changes(self) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-        async def states() -> AsyncIterator[dict[str, Any]]:
+        async def states() -> AsyncGenerator[dict[str, Any], None]:
             while True:
                 change = self._change
                 yield self.state()
                 await change.wait()
 
-        yield states()
+        async with aclosing(states()) as watched:
+            yield watched
 
     # The vocabulary.
 
@@ -174,8 +175,9 @@ class ScriptedHost:
             await it.slot.acquire()
         try:
             await self.wake(model)
-            with self._processing(it):
-                yield self._answer(it, tokens, _echo_of(text), options)
+            async with aclosing(self._answer(it, tokens, _echo_of(text), options)) as events:
+                with self._processing(it):
+                    yield events
         finally:
             it.slot.release()
 
@@ -228,7 +230,7 @@ class ScriptedHost:
             it.counters = replace(it.counters, requests_processing=0)
             self.changed()
 
-    async def _answer(self, it: ScriptedModel, prompt: tuple[int, ...], echo: str, options: Options) -> AsyncIterator[Text | Finish]:
+    async def _answer(self, it: ScriptedModel, prompt: tuple[int, ...], echo: str, options: Options) -> AsyncGenerator[Text | Finish, None]:
         n_cached = _common_prefix(it.cached, prompt[:-1]) if options.cache_prompt else 0
         it.cached = prompt
         n_predicted, stopping_word = 0, ""

@@ -1,1 +1,7 @@
-"""The in-process door: trio and blocking, numpy arrays out."""
+"""The in-process door: `open` for any program, `open_async` for programs on trio.  Numpy arrays out, errors of `lsm.errors`."""
+
+from lsm_embed.answer import Answer
+from lsm_embed.async_models import AsyncModel, AsyncModels, AsyncStream, open_async, serve
+from lsm_embed.blocking import Model, Models, Stream, open
+
+__all__ = ["Answer", "AsyncModel", "AsyncModels", "AsyncStream", "Model", "Models", "Stream", "open", "open_async", "serve"]

@@ -1,0 +1,221 @@
+"""What only the blocking door has: threads, streams that are left, the end of the program."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lsm
+from lsm.errors import ArenaError, DecodeFailed, InvalidRequest, ModelFailed, ModelLoading, NotFound
+from tests.transports.limits import within_limit
+from tests.transports.scripted_host import open_scripted_host
+
+STALL = "stop here [stall]"
+
+
+@pytest.fixture
+def models() -> Iterator[lsm.Models]:
+    with lsm.open({"echo": "echo.gguf"}, open_host=open_scripted_host) as models:
+        yield models
+
+
+@pytest.fixture
+def echo(models: lsm.Models) -> lsm.Model:
+    return models["echo"]
+
+
+def test_importing_lsm_loads_nothing_heavy() -> None:
+    """Design 7: the door is opened when it is used."""
+    code = "import sys, lsm; print([name for name in ('trio', 'numpy', 'lsm_embed', 'lsm.native') if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_every_exported_name_exists() -> None:
+    """Design 7: what `lsm` promises is there, and nothing that it does not."""
+    assert all(getattr(lsm, name) is not None for name in lsm.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'opne'"):
+        lsm.opne  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_tokens_are_numpy_int32(echo: lsm.Model) -> None:
+    """Design 7: numpy arrays out."""
+    assert echo.tokenize("hé").dtype == np.int32
+    np.testing.assert_array_equal(echo.tokenize("hé"), [104, 195, 169])
+    np.testing.assert_array_equal(echo.complete("hé").tokens, [104, 195, 169])
+
+
+def test_tokens_may_be_a_prompt(echo: lsm.Model) -> None:
+    """B.2: token ids in, as they came out."""
+    assert echo.complete(echo.tokenize("hello")).text == "hello"
+
+
+def test_a_stream_gives_pieces_and_then_the_answer(echo: lsm.Model) -> None:
+    """Design 7: the same answer, as it comes."""
+    with echo.stream_complete("héllo") as stream:
+        assert next(stream) == "h"
+        assert "".join(stream) == "éllo"
+    assert stream.answer is not None
+    assert (stream.answer.text, stream.answer.stop_type) == ("héllo", "eos")
+
+
+@pytest.mark.parametrize("leave", ["with", "close", "forget", "interrupt"])
+def test_leaving_a_stream_early_frees_its_slot(echo: lsm.Model, leave: str) -> None:
+    """Design 7: the only slot is free again after every way of leaving."""
+
+    def start_and_leave() -> None:
+        stream = echo.stream_complete(STALL)
+        assert next(stream) == "s"
+        if leave == "with":
+            with stream:
+                pass
+        elif leave == "close":
+            stream.close()
+        elif leave == "interrupt":
+            with pytest.raises(KeyboardInterrupt), stream:
+                raise KeyboardInterrupt
+
+    within_limit(start_and_leave)
+    gc.collect()
+    assert within_limit(lambda: echo.complete("next").text) == "next"
+
+
+def test_a_left_stream_ends(echo: lsm.Model) -> None:
+    """Design 7: a closed stream gives no more pieces and no answer."""
+    stream = echo.stream_complete(STALL)
+    next(stream)
+    stream.close()
+    assert (list(stream), stream.answer) == ([], None)
+
+
+def test_an_error_in_the_middle_comes_after_the_pieces(echo: lsm.Model) -> None:
+    """Design 7: errors are those of lsm.errors, single and not in groups; the next request is served."""
+    stream = echo.stream_complete("x [break]")
+    assert next(stream) == "x"
+    with pytest.raises(DecodeFailed, match="as scripted"):
+        next(stream)
+    assert echo.complete("next").text == "next"
+
+
+def test_many_threads_share_the_models(models: lsm.Models) -> None:
+    """Design 7: any thread may call anything."""
+    texts = [f"text {number}" for number in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda text: models["echo"].complete(text).text, texts, timeout=10)) == texts
+
+
+def test_closing_ends_calls_of_other_threads(models: lsm.Models) -> None:
+    """Design 7: nobody waits for ever on models that are gone."""
+    stream = models["echo"].stream_complete(STALL)
+    next(stream)
+    waiting = threading.Event()
+
+    def wait_for_more() -> str:
+        waiting.set()
+        return next(stream)
+
+    with ThreadPoolExecutor(1) as pool:
+        reader = pool.submit(wait_for_more)
+        waiting.wait(10)
+        within_limit(models.close)
+        with pytest.raises(InvalidRequest, match="closed"):
+            reader.result(10)
+
+
+def test_closed_models_say_so(models: lsm.Models) -> None:
+    """Design 7: closing twice is fine, using what is closed is an error with the remedy."""
+    echo = models["echo"]
+    models.close()
+    models.close()
+    for use in (lambda: echo.complete("x"), lambda: models["echo"], lambda: models.state, lambda: next(echo.stream_complete("x"))):
+        with pytest.raises(InvalidRequest, match="open them again"):
+            within_limit(use)
+
+
+def test_forgotten_models_are_closed() -> None:
+    """Design 7: the thread does not outlive its last user."""
+    before = threading.active_count()
+    models = lsm.open({"echo": "echo.gguf"}, open_host=open_scripted_host)
+    model = models["echo"]
+    del models
+    gc.collect()
+    assert model.complete("still open").text == "still open"
+    del model
+    gc.collect()
+    assert threading.active_count() == before
+
+
+def test_opening_fails_with_the_error_itself() -> None:
+    """Design 7: what open_host raises is what open raises."""
+
+    @asynccontextmanager
+    async def refuse(settings: lsm.Settings) -> Any:
+        raise ArenaError("the arena cannot be used, as scripted")
+        yield
+
+    with pytest.raises(ArenaError, match="as scripted"):
+        lsm.open({"echo": "echo.gguf"}, open_host=refuse)
+
+
+@pytest.mark.parametrize(("path", "error"), [("loading.gguf", ModelLoading), ("broken.gguf", ModelFailed)])
+def test_a_model_that_is_not_there_says_why(path: str, error: type[Exception]) -> None:
+    """Part 8 of first light: a broken model is an error of the request, not of the program."""
+    with lsm.open({"echo": "echo.gguf", "other": path}, open_host=open_scripted_host) as models:
+        with pytest.raises(error):
+            models["other"].complete("x")
+        assert models["echo"].complete("x").text == "x"
+
+
+def test_an_unknown_model_names_the_known_ones(models: lsm.Models) -> None:
+    """B.0: the message helps."""
+    with pytest.raises(NotFound, match="there are: echo"):
+        models["smollm2"]
+
+
+PROGRAM = """
+import sys
+import lsm
+from tests.transports.scripted_host import open_scripted_host
+models = lsm.open({"echo": "echo.gguf"}, open_host=open_scripted_host)
+"""
+
+
+def run_program(rest: str) -> subprocess.CompletedProcess[str]:
+    root = Path(__file__).parents[2]
+    return subprocess.run([sys.executable, "-c", PROGRAM + rest], capture_output=True, text=True, timeout=20, cwd=root)
+
+
+def test_a_program_that_forgets_to_close_ends_cleanly() -> None:
+    """Design 7: no hang and no noise at the end of the program, a stream left open included."""
+    ended = run_program("stream = models['echo'].stream_complete('x [stall]'); print(next(stream))")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "x\n", "")
+
+
+def test_ctrl_c_in_a_call_cancels_it() -> None:
+    """Design 7: the interrupt reaches the caller, and the slot is free for the next request."""
+    ended = run_program(
+        """
+import signal, threading
+
+def press_ctrl_c():
+    while models['echo'].state['machines']['slot']['state'] != 'generating':
+        pass
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+threading.Thread(target=press_ctrl_c).start()
+try:
+    models['echo'].complete('x [stall]')
+except KeyboardInterrupt:
+    print('interrupted', models['echo'].complete('next').text)
+"""
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "interrupted next\n", "")

@@ -1,0 +1,43 @@
+"""What a finished request gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lsm.api import Finish, Timings
+
+Tokens = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """`text` is whole characters without the stop string; `tokens` is int32 of shape [n], as sampled."""
+
+    text: str
+    tokens: Tokens
+    stop_type: str  # "eos", "word", "limit"
+    stopping_word: str
+    truncated: bool
+    prompt_tokens: int
+    completion_tokens: int
+    timings: Timings
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def answer_of(texts: Sequence[str], tokens: Sequence[int], finish: Finish) -> Answer:
+    return Answer(
+        text="".join(texts),
+        tokens=np.asarray(tokens, dtype=np.int32),
+        stop_type=finish.stop_type,
+        stopping_word=finish.stopping_word,
+        truncated=finish.truncated,
+        prompt_tokens=finish.prompt_tokens,
+        completion_tokens=finish.completion_tokens,
+        timings=finish.timings,
+    )

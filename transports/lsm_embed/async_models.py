@@ -1,0 +1,202 @@
+"""The in-process door on trio: `async with open_async({"smollm2": path}) as models`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Unpack, cast
+
+import numpy as np
+
+from lsm import api
+from lsm.api import ChatRequest, Finish, Host, ModelInfo, Options, Settings, Text
+from lsm.errors import InvalidRequest, NotFound, ServerError
+from lsm_embed.answer import Answer, Tokens, answer_of
+from lsm_embed.errors import single_errors
+from lsm_embed.options import Wishes, options_for
+from lsm_embed.settings import Models, settings_for
+
+Messages = str | Sequence[Mapping[str, Any]]  # a text is one message of the user's
+Prompt = str | Sequence[int] | Tokens
+OpenHost = Callable[[Settings], AbstractAsyncContextManager[Host]]
+Events = AbstractAsyncContextManager[AsyncIterator[Text | Finish]]
+
+
+@asynccontextmanager
+async def open_async(models: Models, *, open_host: OpenHost = api.open_host, **settings: Any) -> AsyncIterator[AsyncModels]:
+    """Serve GGUF files in this process, under the names that `models` gives them; `settings` are fields of `lsm.Settings`.
+
+    Returns at once; the models are loaded one after the other, and a request waits for its own.
+    Raises `ConfigError`, `ArenaError`, `ModelFileError`.
+    """
+    with single_errors():
+        async with serve(settings_for(models, settings), open_host) as served:
+            yield served
+
+
+@asynccontextmanager
+async def serve(settings: Settings, open_host: OpenHost = api.open_host) -> AsyncIterator[AsyncModels]:
+    """The same from `Settings`, for programs with a command line."""
+    async with open_host(settings) as host:
+        yield AsyncModels(host, settings.options)
+
+
+class AsyncModels:
+    """The models by name, in the order in which they were given."""
+
+    def __init__(self, host: Host, defaults: Options) -> None:
+        self._host = host
+        self._defaults = defaults
+
+    def __getitem__(self, alias: str) -> AsyncModel:
+        """Raises `NotFound` naming the models that there are."""
+        if alias not in self:
+            raise NotFound(f"there is no model {alias!r}; there are: {', '.join(self)}")
+        return AsyncModel(alias, self._host, self._defaults)
+
+    def __iter__(self) -> Iterator[str]:
+        return (info.alias for info in self._host.models())
+
+    def __contains__(self, alias: object) -> bool:
+        return alias in tuple(self)
+
+    def __len__(self) -> int:
+        return len(self._host.models())
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The document of `GET /lsm/state`: every model, its memory, the token and who waits for it."""
+        return self._host.state()
+
+
+class AsyncModel:
+    """One model.  Methods that need it loaded wait until it is; those that need it awake wake it."""
+
+    def __init__(self, alias: str, host: Host, defaults: Options) -> None:
+        self.alias = alias
+        self._host = host
+        self._defaults = defaults
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._host.model(self.alias)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """This model's part of `AsyncModels.state`."""
+        return next(model for model in self._host.state()["models"] if model["alias"] == self.alias)
+
+    async def chat(self, messages: Messages, *, template_kwargs: Mapping[str, Any] | None = None, **wishes: Unpack[Wishes]) -> Answer:
+        """The model's answer to a conversation (or to one text), rendered by its chat template."""
+        async with self.stream_chat(messages, template_kwargs=template_kwargs, **wishes) as stream:
+            return await stream.rest()
+
+    async def complete(self, prompt: Prompt, **wishes: Unpack[Wishes]) -> Answer:
+        """What the model writes after `prompt`, a text or token ids."""
+        async with self.stream_complete(prompt, **wishes) as stream:
+            return await stream.rest()
+
+    @asynccontextmanager
+    async def stream_chat(
+        self, messages: Messages, *, template_kwargs: Mapping[str, Any] | None = None, **wishes: Unpack[Wishes]
+    ) -> AsyncIterator[AsyncStream]:
+        """`chat` piece by piece; leaving the `async with` early cancels the generation."""
+        options = options_for(self._defaults, wishes)
+        chat = chat_of(messages, template_kwargs)
+        await self._loaded()
+        async with self._stream(self._host.chat(self.alias, chat, options)) as stream:
+            yield stream
+
+    @asynccontextmanager
+    async def stream_complete(self, prompt: Prompt, **wishes: Unpack[Wishes]) -> AsyncIterator[AsyncStream]:
+        """`complete` piece by piece; leaving the `async with` early cancels the generation."""
+        options = options_for(self._defaults, wishes)
+        start = prompt if isinstance(prompt, str) else ids_of(prompt)
+        await self._loaded()
+        async with self._stream(self._host.generate(self.alias, start, options)) as stream:
+            yield stream
+
+    async def tokenize(self, text: str, *, add_special: bool = False, parse_special: bool = True) -> Tokens:
+        """Token ids, int32 of shape [n].  `add_special` puts the model's BOS in front if it wants one."""
+        await self._loaded()
+        return np.asarray(self._host.tokenize(self.alias, text, add_special=add_special, parse_special=parse_special), dtype=np.int32)
+
+    async def detokenize(self, tokens: Sequence[int] | Tokens) -> str:
+        await self._loaded()
+        return self._host.detokenize(self.alias, ids_of(tokens))
+
+    async def render(self, messages: Messages, *, template_kwargs: Mapping[str, Any] | None = None) -> str:
+        """The prompt that the model's chat template makes of a conversation."""
+        await self._loaded()
+        return self._host.render(self.alias, chat_of(messages, template_kwargs))
+
+    async def wake(self) -> None:
+        """Load the model if it is not, bring it into device memory, and wait until it is there."""
+        await self._host.wake(self.alias)
+
+    async def sleep(self) -> None:
+        """Leave device memory at the next batch boundary, and wait until that is done.  The next request wakes the model."""
+        await self._host.sleep(self.alias)
+
+    async def _loaded(self) -> None:
+        if self.info.facts is None:
+            await self._host.wake(self.alias)
+
+    @asynccontextmanager
+    async def _stream(self, events: Events) -> AsyncIterator[AsyncStream]:
+        with single_errors():
+            async with events as ready:
+                yield AsyncStream(ready)
+
+
+class AsyncStream:
+    """Iterates over the pieces of an answer: all text that is ready comes as one piece.  `answer` is there when it has ended."""
+
+    def __init__(self, events: AsyncIterator[Text | Finish]) -> None:
+        self._events = events
+        self._texts: list[str] = []
+        self._tokens: list[int] = []
+        self.answer: Answer | None = None
+
+    @property
+    def tokens(self) -> Tokens:
+        """The tokens so far, int32 of shape [n]."""
+        return np.asarray(self._tokens, dtype=np.int32)
+
+    def __aiter__(self) -> AsyncIterator[str]:
+        return self
+
+    async def __anext__(self) -> str:
+        if self.answer is not None:
+            raise StopAsyncIteration
+        event = await anext(self._events, None)
+        if event is None:
+            raise ServerError("the answer ended without saying how")
+        if isinstance(event, Finish):
+            self.answer = answer_of(self._texts, self._tokens, event)
+            raise StopAsyncIteration
+        self._texts.append(event.text)
+        self._tokens.extend(event.tokens)
+        return event.text
+
+    async def rest(self) -> Answer:
+        """Wait for the end.  The answer holds everything, also what has been iterated over."""
+        async for _ in self:
+            pass
+        return cast(Answer, self.answer)
+
+
+def chat_of(messages: Messages, template_kwargs: Mapping[str, Any] | None) -> ChatRequest:
+    """Raises `InvalidRequest` for what is no conversation; what is in the messages is checked by the template's room."""
+    turns = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
+    if not isinstance(turns, Sequence) or not all(isinstance(turn, Mapping) for turn in turns):
+        raise InvalidRequest('must be a text or a list such as [{"role": "user", "content": "Hello"}]', "messages")
+    return ChatRequest(messages=tuple(turns), template_kwargs=template_kwargs or {})
+
+
+def ids_of(tokens: Iterable[int]) -> tuple[int, ...]:
+    """Token ids as plain integers.  Raises `InvalidRequest` for anything else, floats and booleans among it."""
+    array = np.asarray(tokens if isinstance(tokens, np.ndarray) else list(tokens))
+    if array.ndim != 1 or (array.size and not np.issubdtype(array.dtype, np.integer)):
+        raise InvalidRequest("must be a text or a flat list of token ids", "prompt")
+    return tuple(array.tolist())

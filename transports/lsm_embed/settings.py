@@ -1,0 +1,60 @@
+"""Models and keyword arguments into `Settings`: the names are its fields, the ranges those of the flags."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lsm.api import Options, Sampling
+from lsm.config import SETTINGS, Setting, Settings
+from lsm.config.files import merge_files
+from lsm.config.settings import HTTP, LOG
+from lsm.errors import ConfigError
+from lsm_embed.values import nearest, value_of
+
+Models = Mapping[str, str | os.PathLike[str]]  # the name for requests -> the GGUF file
+
+FOREIGN = {entry.name for entry in SETTINGS if entry.group in (HTTP, LOG)}
+GIVEN_BY_MODELS = {"model_paths", "aliases"}
+BY_NAME: Mapping[str, Setting] = {
+    entry.name.rpartition(".")[2]: entry for entry in SETTINGS if entry.name not in FOREIGN | GIVEN_BY_MODELS
+}
+
+
+def settings_for(models: Models, changes: Mapping[str, Any]) -> Settings:
+    """Settings for `models` with `changes` over the defaults; those of `options` and its `sampling` go by their own names.
+
+    The environment is not read: a program that embeds models chooses for itself.
+    Raises `ConfigError`: no model, an unknown name, a value that the flag of that name would refuse.
+    """
+    if not isinstance(models, Mapping) or not models:
+        raise ConfigError('no model given: name at least one, as in {"smollm2": "smollm2-135m-instruct-q4_1.gguf"}')
+    values = {_known(name).name: _checked(name, value) for name, value in changes.items() if value is not None}
+    sampling = dataclasses.replace(Sampling(), **_under("options.sampling.", values))
+    options = dataclasses.replace(Options(sampling=sampling), **_under("options.", values))
+    paths = tuple(Path(path).expanduser() for path in models.values())
+    return merge_files(Settings(model_paths=paths, aliases=tuple(models), options=options, **_under("", values)))
+
+
+def _known(name: str) -> Setting:
+    if name in FOREIGN:
+        raise ConfigError(f"{name} is a setting of the HTTP server and its log: it means nothing here")
+    if name not in BY_NAME:
+        raise ConfigError(f"{name} is not a setting; {nearest(name, BY_NAME)}")
+    return BY_NAME[name]
+
+
+def _checked(name: str, value: Any) -> Any:
+    try:
+        return value_of(BY_NAME[name], value)
+    except ValueError as refusal:
+        raise ConfigError(f"{name}: {value!r} {refusal}") from None
+
+
+def _under(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values whose name is `prefix` and one word."""
+    stripped = {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
+    return {name: value for name, value in stripped.items() if "." not in name}

@@ -1,0 +1,71 @@
+"""A Python value for a setting, checked by the reader of its flag: a range is written once, and one message serves every door."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lsm.config import Setting
+from lsm.config.readers import Choice, LogitBias, Number, OnOff, Samplers, Text, Whole
+
+
+def value_of(entry: Setting, value: Any) -> Any:
+    """`value` as the setting holds it.  Raises ValueError with the end of a sentence: "is not a whole number from 1 to 256"."""
+    if isinstance(entry.read, LogitBias):
+        return _logit_bias(value)
+    if isinstance(entry.read, Samplers):
+        return entry.read(";".join(_texts(value)))
+    if entry.collect is not None:
+        return entry.collect([entry.read(text) for text in _texts(value)])
+    if isinstance(entry.read, OnOff):
+        return _flag(value)
+    return entry.read(_text(entry, value))
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown name."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]}?" if near else f"known are {', '.join(names)}"
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("is neither True nor False")
+    return value
+
+
+def _text(entry: Setting, value: Any) -> str:
+    """What the flag would be followed by.  Numbers are numbers, except for words such as `auto`."""
+    if isinstance(value, os.PathLike):
+        return str(os.fspath(value))
+    is_word = isinstance(value, str)
+    if isinstance(entry.read, Whole | Number):
+        if isinstance(value, bool) or not (hasattr(value, "__float__") or (is_word and value in entry.read.words)):
+            raise ValueError("is not a number")
+        if isinstance(value, float) and value.is_integer():
+            return str(int(value))  # -1.0 is the word -1
+    elif isinstance(entry.read, Text | Choice) and not is_word:
+        raise ValueError("is not a text")
+    return str(value)
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    texts = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else (value,)
+    if not all(isinstance(text, str) and text for text in texts):
+        raise ValueError("is neither a text nor a list of texts, none of them empty")
+    return texts
+
+
+def _logit_bias(value: Any) -> tuple[tuple[int, float], ...]:
+    pairs = value.items() if isinstance(value, Mapping) else value
+    try:
+        biases = tuple((int(token), float(bias)) for token, bias in pairs)
+    except (TypeError, ValueError):
+        raise ValueError("does not map ids of tokens to what is added to their logits, such as {15043: -1.5}") from None
+    if any(token < 0 or math.isnan(bias) or bias == math.inf for token, bias in biases):
+        raise ValueError("holds an id below 0, or a bias that is neither finite nor -inf")
+    return biases
