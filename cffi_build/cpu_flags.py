@@ -89,6 +89,6 @@ def probe_by_running(compiler: Sequence[str]) -> Probe:
     def probe(flags: Sequence[str]) -> bool:
         with tempfile.TemporaryDirectory() as scratch:
             program = Path(scratch, "self-test")
-            return build_self_test(compiler, flags, program) and subprocess.run([program]).returncode == 0
+            return build_self_test(compiler, flags, program) and subprocess.run([program], capture_output=True).stdout == b"ok"
 
     return probe

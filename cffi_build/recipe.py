@@ -8,10 +8,12 @@ import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from . import cpu_flags, llama_source
 
-LAYOUT = 1  # raise it when the contents of a prefix change in a way that its flags do not show
+LAYOUT = 1  # raise it when llama_build.py changes what it puts into a prefix
+INPUTS = (llama_source.MANIFEST, cpu_flags.SELF_TEST, Path(__file__).with_name("llama") / "CMakeLists.txt")
 
 # What we ask for unless the user says otherwise. OpenMP's threads spin: with more threads than free cores they stop each other.
 DEFAULTS = {
@@ -116,7 +118,7 @@ def make_recipe(arguments: Sequence[str], environ: Mapping[str, str]) -> Recipe:
         options |= cpu_flags.cmake_options(features)
     return Recipe(
         commit=llama_source.pinned_requirement()[2],
-        source_digest=hashlib.sha256(llama_source.MANIFEST.read_bytes()).hexdigest(),
+        source_digest=hashlib.sha256(b"".join(path.read_bytes() for path in INPUTS)).hexdigest(),
         options=options | {name: value for name, value in wishes.items() if name not in cpu_flags.cmake_options(())},
         features=tuple(features),
         extra_arguments=tuple(rest),

@@ -294,7 +294,9 @@ def test_baseline_backend_stands_in_under_the_same_soname() -> None:
         pytest.skip("built for x86-64 only")
     (usual,) = library_directory().glob("libggml-cpu.so*")
     (base,) = library_directory().glob("libggml-base.so*")
-    dynamic = subprocess.run(["readelf", "-d", library_directory() / "baseline" / usual.name], capture_output=True, text=True, check=True).stdout
+    dynamic = subprocess.run(
+        ["readelf", "-d", library_directory() / "baseline" / usual.name], capture_output=True, text=True, check=True
+    ).stdout
     assert f"Library soname: [{usual.name}]" in dynamic
     assert f"Shared library: [{base.name}]" in dynamic
     assert "Library runpath: [$ORIGIN/..]" in dynamic
