@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cffi_build import backend, cpu_flags, declarations, llama_build, llama_source, recipe
+from cffi_build import backend, cpu_flags, declarations, llama_source, recipe
 
 ROOT = Path(__file__).parents[2]
 
@@ -133,7 +133,7 @@ def test_self_test_holds_one_instruction_of_each_feature(tmp_path: Path) -> None
     assert listing.count("vpdpbusd") == 2  # AVX-VNNI and AVX512-VNNI encode it differently
 
 
-# --- recipe and cache ----------------------------------------------------------------------------------------------------------------
+# --- recipe --------------------------------------------------------------------------------------------------------------------------
 
 
 def test_cmake_arguments_come_from_the_environment_and_from_pip() -> None:
@@ -194,38 +194,6 @@ def test_missing_compiler_is_refused_with_the_remedy() -> None:
     """Build: a machine without a C compiler is told what to install."""
     with pytest.raises(recipe.BuildRefused, match="no C compiler: 'no-such-cc' does not run .* Install gcc"):
         recipe.make_recipe([], {"CC": "no-such-cc"})
-
-
-def test_failed_build_leaves_no_prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Build: a build that fails, and what an earlier killed one left, do not look like a finished one."""
-    (tmp_path / "building-killed" / "prefix").mkdir(parents=True)
-    monkeypatch.setattr(llama_source, "locate", lambda cache, environ: tmp_path)
-
-    def fail(*arguments: object) -> Path:
-        raise recipe.BuildRefused("llama.cpp did not build")
-
-    monkeypatch.setattr(llama_build, "build", fail)
-    with pytest.raises(recipe.BuildRefused):
-        llama_build.ensure_prefix([], os.environ | {"LSM_CACHE_DIR": str(tmp_path)})
-    assert [path.name for path in tmp_path.iterdir()] == ["build.lock"]
-
-
-def test_finished_prefix_is_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Build: the second install of the same recipe compiles nothing."""
-    built: list[Path] = []
-
-    def fake_build(recipe: object, source: Path, scratch: Path, environ: object) -> Path:
-        (scratch / "prefix").mkdir()
-        built.append(scratch)
-        return scratch / "prefix"
-
-    monkeypatch.setattr(llama_source, "locate", lambda cache, environ: tmp_path)
-    monkeypatch.setattr(llama_build, "build", fake_build)
-    environ = os.environ | {"LSM_CACHE_DIR": str(tmp_path)}
-    assert llama_build.ensure_prefix([], environ) == llama_build.ensure_prefix([], environ)
-    assert len(built) == 1
-    assert llama_build.ensure_prefix(["-DGGML_LLAMAFILE=OFF"], environ) != llama_build.ensure_prefix([], environ)
-    assert len(built) == 2
 
 
 # --- declarations --------------------------------------------------------------------------------------------------------------------

@@ -42,5 +42,5 @@ def preload_baseline(directory: Path) -> bool:
         return False
     # Local on purpose: SONAMEs match all the same, and no other ggml in this process shall find our symbols.
     ctypes.CDLL(str(baseline), mode=os.RTLD_NOW | os.RTLD_LOCAL)
-    log.warning("The baseline CPU backend is used, which is slower: %s. 'pip install --force-reinstall' on this machine fixes it.", reason)
+    log.warning("The baseline CPU backend is used, which is slower: %s. Install lsm-server on this machine to build one for it.", reason)
     return True
