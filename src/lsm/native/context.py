@@ -114,7 +114,8 @@ class Context:
         self.n_vocab = model.vocab.n_tokens
         self.n_embd_out: int = lib.llama_model_n_embd_out(model.handle)
         self.n_classes: int = lib.llama_model_n_cls_out(model.handle)
-        model.add_context(self)
+        self._model = model
+        model.contexts.add(self)
 
     # ---- decoding
 
@@ -262,6 +263,7 @@ class Context:
         if self.handle:
             lib.llama_free(self.handle)
             self.handle = ffi.NULL
+            self._model.contexts.discard(self)
 
     def __enter__(self) -> Self:
         return self

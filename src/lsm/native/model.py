@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,7 +53,7 @@ class Model:
         self.is_hybrid = bool(lib.llama_model_is_hybrid(handle))
         self.description = _text(lambda out, size: lib.llama_model_desc(handle, out, size)) or ""
         self.architecture = self.meta("general.architecture") or ""
-        self._contexts: weakref.WeakSet[Context] = weakref.WeakSet()
+        self.contexts: set[Context] = set()  # open ones; a context adds and removes itself
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], owner: int, *, n_gpu_layers: int = 0, progress: Progress | None = None) -> Self:
@@ -96,15 +95,11 @@ class Model:
         source = lib.llama_model_chat_template(self.handle, ffi.NULL if name is None else name.encode())
         return ffi.string(source).decode("utf-8", "replace") if source else None
 
-    def add_context(self, context: Context) -> None:
-        """So that `close` finds it; called by `Context`."""
-        self._contexts.add(context)
-
     def close(self) -> None:
         """Free contexts, weights and the descriptors of the file; also while memory is released. Idempotent."""
         if not self.handle:
             return
-        for context in list(self._contexts):
+        for context in list(self.contexts):
             context.close()
         lib.llama_model_free(self.handle)
         self.handle = ffi.NULL
