@@ -1,0 +1,198 @@
+"""A model without weights: it answers from what is really in its cache, so that a wrong cache gives a wrong answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lsm.engine.batch import Batch
+from lsm.engine.outputs import Cancelled, Ended, Failed, Job, Output, Piece
+from lsm.engine.ports import Sampler
+from lsm.engine.scheduler import Limits, Scheduler
+from lsm.errors import InvalidRequest, LsmError
+from lsm.runtime.executor import Executor, Fired
+from lsm.values import Finish, Options, Sampling
+
+END = 0  # ends a generation
+NEWLINE = 1
+N_TOKENS = 28
+PIECES = (b"", b"\n", b" ", *(bytes([97 + i]) for i in range(25)))  # END, NEWLINE, a blank, the letters a to y
+
+
+def next_token(cached: Sequence[int]) -> int:
+    """What comes after these tokens: a letter that depends on all of them."""
+    value = 7
+    for token in cached:
+        value = (value * 31 + token + 1) % 10007
+    return 3 + value % 25
+
+
+def continuation(prompt: Sequence[int], n: int) -> list[int]:
+    tokens = list(prompt)
+    for _ in range(n):
+        tokens.append(next_token(tokens))
+    return tokens[len(prompt) :]
+
+
+class ScriptedVocab:
+    n_tokens = N_TOKENS
+
+    def is_eog(self, token: int) -> bool:
+        return token == END
+
+    def piece(self, token: int, special: bool) -> bytes:
+        if token == END:
+            return b"<end>" if special else b""
+        return PIECES[token]
+
+
+def text_of(tokens: Sequence[int]) -> str:
+    return b"".join(PIECES[token] for token in tokens).decode()
+
+
+@dataclass
+class ScriptedSampler:
+    """Draws what the model says, unless a script says otherwise."""
+
+    script: list[int] = field(default_factory=list)
+    prompt_seen: list[int] = field(default_factory=list)
+    is_closed: bool = False
+
+    def accept_prompt(self, tokens: Sequence[int]) -> None:
+        self.prompt_seen.extend(tokens)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class ScriptedDecoder:
+    """Sequences of tokens; `window` tokens are still there of each when it slides, and nothing can be cut off when it is recurrent."""
+
+    def __init__(self, n_cells: int = 10**6, window: int = 0, is_recurrent: bool = False) -> None:
+        self.n_cells, self.window, self.is_recurrent = n_cells, window, is_recurrent
+        self.sequences: dict[int, list[int]] = {}
+        self.forgotten: dict[int, int] = {}  # positions before this are gone from the sliding layers
+        self.codes: list[int] = []  # what the next calls return instead of decoding
+        self.error: LsmError | None = None
+        self.calls: list[int] = []  # rows of each call
+        self.on_decode: Callable[[], None] = lambda: None
+
+    def decode(self, batch: Batch, start: int, stop: int, samplers: Sequence[Sampler]) -> tuple[int, Sequence[int]]:
+        self.on_decode()
+        self.calls.append(stop - start)
+        if self.error is not None:
+            raise self.error
+        code = self.codes.pop(0) if self.codes else 0
+        if code == 0 and sum(map(len, self.sequences.values())) + stop - start > self.n_cells:
+            code = 1
+        if code:
+            return code, ()
+        sampled: list[int] = []
+        for row in range(start, stop):
+            cached = self.sequences.setdefault(int(batch.seq[row]), [])
+            assert batch.pos[row] == len(cached), "a position was left out, or decoded twice"
+            cached.append(int(batch.tokens[row]))
+            if batch.logits[row]:
+                sampler = samplers[len(sampled)]
+                assert isinstance(sampler, ScriptedSampler) and not sampler.is_closed
+                sampled.append(sampler.script.pop(0) if sampler.script else next_token(cached))
+        assert len(sampled) == len(samplers)
+        for slot, cached in self.sequences.items():
+            if self.window:
+                self.forgotten[slot] = max(self.forgotten.get(slot, 0), len(cached) - self.window)
+        return 0, sampled
+
+    def seq_rm(self, slot: int, start: int, stop: int) -> bool:
+        assert stop == -1
+        if start == 0:
+            self.sequences.pop(slot, None)
+            self.forgotten.pop(slot, None)
+            return True
+        if self.is_recurrent:
+            return False
+        del self.sequences[slot][start:]
+        return True
+
+    def seq_pos_min(self, slot: int) -> int:
+        return self.forgotten.get(slot, 0) if self.sequences.get(slot) else -1
+
+
+class Bench:
+    """A scheduler over a scripted model, and what came out of it."""
+
+    def __init__(self, decoder: ScriptedDecoder | None = None, **limits: object) -> None:
+        self.decoder = decoder or ScriptedDecoder()
+        self.now_ns = 0
+        self.fired: list[Fired] = []
+        self.samplers: list[ScriptedSampler] = []
+        self.script: list[int] = []  # for the sampler of the next job
+        self.n_look_back = 0
+        defaults: dict[str, object] = {"n_slots": 2, "n_ctx_slot": 64, "n_batch": 8, "n_swa": 0, "shares_cells": True}
+        self.scheduler = Scheduler(
+            Limits(**(defaults | limits)),  # type: ignore[arg-type]
+            self.decoder,
+            ScriptedVocab(),
+            self.new_sampler,
+            lambda machine, subject: Executor(machine, subject, self.fired.append),
+            lambda: self.now_ns,
+        )
+        self.decoder.on_decode = lambda: setattr(self, "now_ns", self.now_ns + 1_000_000)  # each call takes 1 ms
+
+    def new_sampler(self, options: Sampling) -> tuple[ScriptedSampler, int]:
+        if options.grammar == "bad":
+            raise InvalidRequest("is not GBNF", "grammar")
+        self.samplers.append(ScriptedSampler(self.script))
+        self.script = []
+        return self.samplers[-1], self.n_look_back
+
+    def submit(self, id: str, prompt: Sequence[int], script: Sequence[int] = (), **options: object) -> None:
+        self.script = list(script)
+        self.scheduler.submit(Job(id, np.array(prompt, np.int32), Options(**options)))  # type: ignore[arg-type]
+
+    def run(self, n_steps_max: int = 1000) -> list[Output]:
+        """Step until nothing is left to do; all outputs."""
+        for _ in range(n_steps_max):
+            if not self.scheduler.has_work:
+                return self.scheduler.outputs()
+            self.scheduler.step()
+        raise AssertionError(f"not done after {n_steps_max} steps: {self.scheduler.slots()}")
+
+    def answer(self, id: str, prompt: Sequence[int], script: Sequence[int] = (), **options: object) -> tuple[str, Finish]:
+        self.submit(id, prompt, script, **options)
+        return result(self.run(), id)
+
+    def cached(self, slot: int) -> list[int]:
+        """What the slot believes to be in the cache; checked against what is."""
+        tokens: list[int] = self.scheduler._slots[slot].tokens.tolist()
+        assert tokens == self.decoder.sequences.get(slot, [])
+        return tokens
+
+
+def texts(outputs: Sequence[Output], id: str) -> str:
+    return "".join(output.text.text for output in outputs if isinstance(output, Piece) and output.id == id)
+
+
+def tokens(outputs: Sequence[Output], id: str) -> list[int]:
+    return [token for output in outputs if isinstance(output, Piece) and output.id == id for token in output.text.tokens]
+
+
+def end(outputs: Sequence[Output], id: str) -> Ended | Failed | Cancelled:
+    """The only end of this id, and its last output."""
+    own = [output for output in outputs if output.id == id]
+    ends = [output for output in own if not isinstance(output, Piece)]
+    assert len(ends) == 1 and own[-1] is ends[0], own
+    return ends[0]
+
+
+def result(outputs: Sequence[Output], id: str) -> tuple[str, Finish]:
+    ended = end(outputs, id)
+    assert isinstance(ended, Ended), ended
+    return texts(outputs, id), ended.finish
+
+
+def error(outputs: Sequence[Output], id: str) -> LsmError:
+    failed = end(outputs, id)
+    assert isinstance(failed, Failed), failed
+    return failed.error
