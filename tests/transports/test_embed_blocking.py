@@ -44,7 +44,7 @@ def test_every_exported_name_exists() -> None:
     """Design 7: what `lsm` promises is there, and nothing that it does not."""
     assert all(getattr(lsm, name) is not None for name in lsm.__all__)
     with pytest.raises(AttributeError, match="no attribute 'opne'"):
-        lsm.opne  # type: ignore[attr-defined]  # noqa: B018
+        lsm.opne  # noqa: B018
 
 
 def test_tokens_are_numpy_int32(echo: lsm.Model) -> None:

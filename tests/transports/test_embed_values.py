@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from lsm.api import Options, Sampling
-from lsm.errors import ConfigError, InvalidRequest
 from lsm_embed.async_models import chat_of, ids_of
 from lsm_embed.options import ENTRIES, Wishes, options_for
 from lsm_embed.settings import settings_for
+
+from lsm.api import Options, Sampling
+from lsm.errors import ConfigError, InvalidRequest
 
 
 def test_wishes_and_entries_name_the_same_options() -> None:

@@ -1,1 +1,1 @@
-"""The MCP door: our models as tools on stdio, and MCP servers as tools for our models."""
+"""The MCP door: our models as tools on stdio.  `command.main` is `lsm-mcp`; the SDK is imported when it serves."""
