@@ -1,1 +1,5 @@
-"""The HTTP door: OpenAI, Anthropic and llama-server routes over lsm.api."""
+"""The HTTP door: OpenAI's and llama-server's routes over `lsm.api`."""
+
+from lsm_http.serve import serve
+
+__all__ = ["serve"]

@@ -1,0 +1,84 @@
+"""Counters as Prometheus reads them.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lsm.api import Counters
+
+Value = float | int
+
+COUNTERS: tuple[tuple[str, str, Callable[[Counters], Value]], ...] = (
+    ("prompt_tokens_total", "Prompt tokens decoded.", lambda now: now.prompt_tokens),
+    ("prompt_tokens_cached_total", "Prompt tokens found in the cache.", lambda now: now.prompt_tokens_cached),
+    ("prompt_seconds_total", "Time spent on prompts.", lambda now: now.prompt_seconds),
+    ("tokens_predicted_total", "Tokens generated.", lambda now: now.predicted_tokens),
+    ("tokens_predicted_seconds_total", "Time spent on generating.", lambda now: now.predicted_seconds),
+    ("n_decode_total", "Calls of llama_decode.", lambda now: now.decode_calls),
+    ("n_tokens_max", "Most tokens seen in one slot.", lambda now: now.tokens_max),
+)
+GAUGES: tuple[tuple[str, str, Callable[[Counters, Counters], Value]], ...] = (
+    (
+        "prompt_tokens_seconds",
+        "Prompt tokens a second, since the last scrape.",
+        lambda now, before: _rate(now.prompt_tokens - before.prompt_tokens, now.prompt_seconds - before.prompt_seconds),
+    ),
+    (
+        "predicted_tokens_seconds",
+        "Tokens generated a second, since the last scrape.",
+        lambda now, before: _rate(now.predicted_tokens - before.predicted_tokens, now.predicted_seconds - before.predicted_seconds),
+    ),
+    ("requests_processing", "Requests in a slot.", lambda now, before: now.requests_processing),
+    ("requests_deferred", "Requests that wait for a slot or for the device.", lambda now, before: now.requests_waiting),
+    ("n_busy_slots_per_decode", "Slots in use per llama_decode.", lambda now, before: _rate(now.busy_slots, now.decode_calls)),
+)
+
+
+def exposition(now: Mapping[str, Counters], before: Mapping[str, Counters], state: Mapping[str, Any]) -> str:
+    """`now` and `before` by alias.  Series are labelled by model only where there are several, as llama-server's have no labels."""
+    label = _model_label if len(now) > 1 else _no_label
+    lines: list[str] = []
+    for name, meaning, read in COUNTERS:
+        lines += _family(f"llamacpp:{name}", "counter", meaning, {label(alias): read(counts) for alias, counts in now.items()})
+    for name, meaning, compare in GAUGES:
+        values = {label(alias): compare(counts, before.get(alias, Counters())) for alias, counts in now.items()}
+        lines += _family(f"llamacpp:{name}", "gauge", meaning, values)
+    for name, value in state["counters"].items():
+        lines += _family(f"lsm:{name}_total", "counter", f"Of all models of this process: {name}.", {"": value})
+    lines += _family("lsm:memory_bytes", "gauge", "What each model has where.", _memory(state))
+    return "\n".join(lines) + "\n"
+
+
+def _memory(state: Mapping[str, Any]) -> dict[str, Value]:
+    return {
+        _labels(model=model["alias"], kind=kind, place=place): size_bytes
+        for model in state["models"]
+        for kind, places in model["bytes"].items()
+        for place, size_bytes in places.items()
+    }
+
+
+def _family(name: str, kind: str, meaning: str, values: Mapping[str, Value]) -> list[str]:
+    return [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}", *(f"{name}{labels} {value:.12g}" for labels, value in values.items())]
+
+
+def _no_label(alias: str) -> str:
+    return ""
+
+
+def _model_label(alias: str) -> str:
+    return _labels(model=alias)
+
+
+def _labels(**labels: str) -> str:
+    quoted = (f'{name}="{_escaped(value)}"' for name, value in labels.items())
+    return "{" + ",".join(quoted) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _rate(amount: float, seconds: float) -> float:
+    return amount / seconds if seconds else 0.0

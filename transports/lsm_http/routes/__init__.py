@@ -1,0 +1,1 @@
+"""One module for each group of routes; each has `make_routes(context)`."""

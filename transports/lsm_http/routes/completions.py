@@ -1,0 +1,72 @@
+"""POST /v1/completions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from lsm.errors import InvalidRequest, NotSupported
+from lsm_http.answer import Answer, AnswerStream, whole
+from lsm_http.bodies import Completion, Generation
+from lsm_http.context import Context, read
+from lsm_http.openai_format import CompletionFormat, Format
+from lsm_http.options import check_tokens
+from lsm_http.sse import interval_s
+
+
+def make_routes(context: Context) -> list[Route]:
+    async def completions(request: Request) -> Any:
+        body = await read(request, Completion)
+        model, facts = context.loaded(body.model)
+        options = context.options(body, model, facts)
+        prompt = _prompt(body.prompt, facts.n_vocab, context, model.alias)
+        answer = context.host.generate(model.alias, prompt, options)
+        return await respond(context, body, answer, CompletionFormat(context.heading(model)))
+
+    return [Route("/v1/completions", completions, methods=["POST"])]
+
+
+async def respond(context: Context, body: Generation, answer: Answer, format: Format) -> Response | ASGIApp:
+    if not body.stream:
+        return await whole(answer, format)
+    include_usage = body.stream_options is not None and bool(body.stream_options.include_usage)
+    return AnswerStream(answer, format, include_usage, interval_s(body.sse_ping_interval, context.settings.sse_ping_interval_s))
+
+
+def _prompt(prompt: Any, n_vocab: int, context: Context, alias: str) -> str | tuple[int, ...]:
+    """A text; token ids; texts and ids mixed; or a list with one of these."""
+    match prompt:
+        case None | "" | []:
+            raise InvalidRequest("must not be empty", "prompt")
+        case str():
+            return prompt
+        case {"prompt_string": str(text), **rest}:
+            if rest.get("multimodal_data"):
+                raise NotSupported("Field 'prompt': multimodal data is not supported by this model")
+            return text
+        case [str() | list() | dict() as only]:
+            return _prompt(only, n_vocab, context, alias)
+        case list() if all(isinstance(item, (int, str)) and not isinstance(item, bool) for item in prompt) and not _is_batch(prompt):
+            return _mixed(prompt, n_vocab, context, alias)
+        case list():
+            raise NotSupported("Field 'prompt': several prompts in one request are not supported yet; send one request for each")
+    raise InvalidRequest("must be a text, a list of token ids, or both mixed", "prompt")
+
+
+def _is_batch(items: list[Any]) -> bool:
+    return all(isinstance(item, str) for item in items)
+
+
+def _mixed(items: list[int | str], n_vocab: int, context: Context, alias: str) -> tuple[int, ...]:
+    """BOS, if the model wants one, comes before a text at the start; who starts with ids says everything."""
+    tokens: list[int] = []
+    for index, item in enumerate(items):
+        if isinstance(item, str):
+            tokens += context.host.tokenize(alias, item, add_special=index == 0)
+        else:
+            tokens += check_tokens([item], n_vocab, "prompt")
+    return tuple(tokens)

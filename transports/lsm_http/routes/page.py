@@ -1,0 +1,58 @@
+"""GET /: one page that shows who has the device and why.  Plain files, no build step, nothing from elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from importlib import resources
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from lsm_http.context import Context
+
+FILES = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/index.html": ("index.html", "text/html; charset=utf-8"),
+    "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+}
+# Nothing but this server's own files runs; other servers may be asked for their state.
+POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src *; base-uri 'none'; form-action 'none'"
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    content: bytes
+    media_type: str
+    etag: str
+
+
+def make_routes(context: Context) -> list[Route]:
+    if not context.settings.ui:
+        return []
+    assets = {path: _load(name, media_type) for path, (name, media_type) in FILES.items()}
+
+    async def asset(request: Request) -> Response:
+        return _answer(assets[request.scope["path"]], request.headers.get("if-none-match", ""))
+
+    return [Route(path, asset) for path in FILES]
+
+
+def _load(name: str, media_type: str) -> Asset:
+    content = resources.files("lsm_http").joinpath("page", name).read_bytes()
+    return Asset(content, media_type, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+
+
+def _answer(asset: Asset, if_none_match: str) -> Response:
+    """Always revalidated: a browser must not keep the page of an older server."""
+    headers = {"ETag": asset.etag, "Cache-Control": "no-cache", "Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff"}
+    if _matches(asset.etag, if_none_match):
+        return Response(status_code=304, headers=headers)
+    return Response(asset.content, headers=headers, media_type=asset.media_type)
+
+
+def _matches(etag: str, if_none_match: str) -> bool:
+    tags = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
+    return etag in tags or "*" in tags
