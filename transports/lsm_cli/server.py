@@ -1,0 +1,115 @@
+"""The `lsm-server` command: settings, log, signals, and what goes wrong at start as one line."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+import trio
+
+from lsm.config import HELP_FLAGS, VERSION_FLAGS, Settings, help_text, parse_arguments
+from lsm.errors import BuildError, LsmError
+from lsm_cli.log import set_up_log
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+LISTEN_ERRORS = {
+    errno.EADDRINUSE: "is in use: stop the server that has it, or choose another with --port",
+    errno.EACCES: "may not be used by this user: choose one above 1023 with --port",
+    errno.EADDRNOTAVAIL: "is not an address of this machine: choose another with --host",
+}
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:], os.environ))
+
+
+def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """The exit status: 0 after SIGINT or SIGTERM, 1 with one line on standard error when the server cannot start or go on."""
+    if any(word in HELP_FLAGS for word in argv):
+        print(help_text(), end="")
+        return 0
+    if any(word in VERSION_FLAGS for word in argv):
+        print(version_text())
+        return 0
+    try:
+        settings = parse_arguments(argv, environ)
+        set_up_log(settings)
+    except LsmError as error:
+        print(f"lsm-server: {error.message}", file=sys.stderr)
+        return 1
+    return _run_server(settings)
+
+
+def _run_server(settings: Settings) -> int:
+    try:
+        trio.run(_serve_until_signal, settings)
+    except (Exception, ExceptionGroup) as error:
+        sentences = [_sentence(cause, settings) for cause in _causes(error)]
+        if None in sentences:
+            raise  # a mistake of ours: the traceback is what helps
+        for sentence in dict.fromkeys(sentences):
+            print(f"lsm-server: {sentence}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _serve_until_signal(settings: Settings) -> None:
+    from lsm_http import serve  # heavy, and not needed to refuse a flag
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(_stop_on_signal, nursery.cancel_scope)
+        await serve(settings)
+
+
+async def _stop_on_signal(server: trio.CancelScope, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    """The first signal ends the server in order; the next one kills it on the spot, as if we had never listened."""
+    with trio.open_signal_receiver(*STOP_SIGNALS) as signals:
+        task_status.started()
+        async for _ in signals:
+            break
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    server.cancel()
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _causes(inner)
+    else:
+        yield error
+
+
+def _sentence(error: BaseException, settings: Settings) -> str | None:
+    """What an expected error tells the user; None for one that nobody expected."""
+    if isinstance(error, LsmError):
+        return error.message
+    if isinstance(error, socket.gaierror):
+        return f"--host {settings.host}: {error.strerror}"
+    if isinstance(error, OSError) and error.errno in LISTEN_ERRORS:
+        return f"port {settings.port} of {settings.host} {LISTEN_ERRORS[error.errno]}"
+    return None
+
+
+def version_text() -> str:
+    """Our version and the one of llama.cpp, or why there is none."""
+    from lsm.api import build_info
+
+    try:
+        ours = version("lsm-server")
+    except PackageNotFoundError:  # run from a source tree that was never installed
+        ours = "not installed"
+    try:
+        info = build_info()
+    except BuildError as error:
+        return f"lsm-server {ours} (llama.cpp: {error.message})"
+    return f"lsm-server {ours} (llama.cpp {info['llama_cpp_version']}, {info['llama_cpp_commit']})"
+
+
+if __name__ == "__main__":
+    main()
