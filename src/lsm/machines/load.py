@@ -16,6 +16,7 @@ LOAD = Machine(
         "unloaded": "only the path is known",
         "queued": "waits for the token; nothing has been read",
         "loading": "the token is held; the file is being read into device memory",
+        "aborting": "the load was called off; the loader has not answered yet",
         "ready": "serves, awake or asleep",
         "unloading": "the engine is freeing everything",
         "failing": "the file changed under a loaded model; the engine is freeing everything",
@@ -31,7 +32,6 @@ LOAD = Machine(
         "residency_loaded": "residency: loaded",
         "residency_failed": "residency: load_failed",
         "residency_freed": "residency: freed",
-        "rest": "sleep: rest; there is nothing left to hold the token for",
     },
     edges=(
         E("unloaded", "load", "queued", do=("demand_add",)),
@@ -41,16 +41,21 @@ LOAD = Machine(
         E("loading", "loaded", "ready", do=("residency_loaded", "demand_drop"), why="resident first: the model stays awake (S7)"),
         E("loading", "load_failed", "failed", when=("hopeless",), do=("residency_failed", "demand_drop"), why="the token follows"),
         E("loading", "load_failed", "queued", when=("!hopeless",), do=("residency_failed",), why="the token's patience decides"),
-        E("loading", "unload", "loading", do=("load_abort",)),
+        E("loading", "unload", "aborting", do=("load_abort",)),
+        E("aborting", "load_failed", "unloaded", do=("residency_failed", "demand_drop")),
+        E("aborting", "loaded", "unloading", do=("residency_loaded", "demand_drop", "engine_free"), why="the abort came too late"),
+        E("unloaded", "granted", "unloaded", do=("residency_failed",), why="it was called off while the token was on its way: decline"),
+        E("failed", "granted", "failed", do=("residency_failed",), why="likewise"),
         E("ready", "source_changed", "failing", do=("engine_free",), why="what is in the file now is not what the KV cache was made with"),
         E("ready", "unload", "unloading", do=("engine_free",)),
-        E("unloading", "freed", "unloaded", do=("residency_freed", "rest")),
+        E("unloading", "freed", "unloaded", do=("residency_freed",)),
         E("failing", "freed", "failed", do=("residency_freed",)),
         E("failing", "unload", "unloading"),
         E("failed", "load", "queued", do=("demand_add",)),
         E("failed", "unload", "unloaded"),
     ),
-    ignores=ignoring("load", "queued", "loading", "ready", "unloading", "failing")
-    | ignoring("unload", "unloaded", "unloading")
-    | ignoring("refused", "unloaded", "loading", "ready", "unloading", "failing", "failed"),
+    ignores=ignoring("load", "queued", "loading", "aborting", "ready", "unloading", "failing")
+    | ignoring("unload", "unloaded", "aborting", "unloading")
+    | ignoring("source_changed", "unloaded", "unloading")
+    | ignoring("refused", "unloaded", "loading", "aborting", "ready", "unloading", "failing", "failed"),
 )
