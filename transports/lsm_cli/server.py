@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
-import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -17,11 +15,6 @@ from lsm.errors import BuildError, LsmError
 from lsm_cli.log import set_up_log
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-LISTEN_ERRORS = {
-    errno.EADDRINUSE: "is in use: stop the server that has it, or choose another with --port",
-    errno.EACCES: "may not be used by this user: choose one above 1023 with --port",
-    errno.EADDRNOTAVAIL: "is not an address of this machine: choose another with --host",
-}
 
 
 def main() -> None:
@@ -49,8 +42,9 @@ def _run_server(settings: Settings) -> int:
     try:
         trio.run(_serve_until_signal, settings)
     except (Exception, ExceptionGroup) as error:
-        sentences = [_sentence(cause, settings) for cause in _causes(error)]
-        if None in sentences:
+        causes = list(_causes(error))
+        sentences = [cause.message for cause in causes if isinstance(cause, LsmError)]
+        if len(sentences) < len(causes):
             raise  # a mistake of ours: the traceback is what helps
         for sentence in dict.fromkeys(sentences):
             print(f"lsm-server: {sentence}", file=sys.stderr)
@@ -83,17 +77,6 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
             yield from _causes(inner)
     else:
         yield error
-
-
-def _sentence(error: BaseException, settings: Settings) -> str | None:
-    """What an expected error tells the user; None for one that nobody expected."""
-    if isinstance(error, LsmError):
-        return error.message
-    if isinstance(error, socket.gaierror):
-        return f"--host {settings.host}: {error.strerror}"
-    if isinstance(error, OSError) and error.errno in LISTEN_ERRORS:
-        return f"port {settings.port} of {settings.host} {LISTEN_ERRORS[error.errno]}"
-    return None
 
 
 def version_text() -> str:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
+from lsm.config.checks import check_together
 from lsm.config.generation import GENERATION
 from lsm.config.readers import Choice, CommaList, FilePath, Number, Prefix, SizeOrAuto, Text, Whole
 from lsm.config.setting import Setting, setting, settings_of, switch
-from lsm.errors import ConfigError
 from lsm.values import Options
 
 MODELS = "Models"
@@ -21,7 +21,6 @@ HTTP = "HTTP server"
 LOG = "Log"
 
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
-QUANTIZED_CACHE_TYPES = CACHE_TYPES[3:]
 AUTO_SLOTS = 4
 MAX_SLOTS = 256  # llama.cpp's own limit on sequences
 
@@ -258,7 +257,14 @@ class Settings:
         help="file with the chat template",
     )
 
-    host: str = setting("--host", group=HTTP, read=Text("ADDRESS"), default="127.0.0.1", env="LLAMA_ARG_HOST", help="address to listen on")
+    host: str = setting(
+        "--host",
+        group=HTTP,
+        read=Text("ADDRESS"),
+        default="127.0.0.1",
+        env="LLAMA_ARG_HOST",
+        help="address to listen on, or several with commas; one that ends in .sock is a Unix socket",
+    )
     port: int = setting(
         "--port", group=HTTP, read=Whole(0, 65535), default=8080, env="LLAMA_ARG_PORT", help="port to listen on; 0 takes a free one"
     )
@@ -332,9 +338,7 @@ class Settings:
     warnings: tuple[str, ...] = ()  # what the user should hear at start; filled by parse_arguments
 
     def __post_init__(self) -> None:
-        _check_batches(self)
-        _check_cache_types(self)
-        _check_names(self)
+        check_together(self)
 
     @property
     def models(self) -> tuple[ModelSource, ...]:
@@ -349,29 +353,6 @@ class Settings:
     @property
     def has_unified_kv(self) -> bool:
         return self.n_parallel == -1 if self.kv_unified is None else self.kv_unified
-
-
-def _check_batches(settings: Settings) -> None:
-    if settings.n_ubatch > settings.n_batch:
-        raise ConfigError(
-            f"--ubatch-size {settings.n_ubatch} is larger than --batch-size {settings.n_batch}: lower the first or raise the second"
-        )
-
-
-def _check_cache_types(settings: Settings) -> None:
-    if settings.flash_attn == "off" and settings.cache_type_v in QUANTIZED_CACHE_TYPES:
-        raise ConfigError(f"--cache-type-v {settings.cache_type_v} needs flash attention: leave --flash-attn off away, or take f16")
-
-
-def _check_names(settings: Settings) -> None:
-    if settings.aliases and len(settings.aliases) != len(settings.model_paths):
-        raise ConfigError(
-            f"--alias gives {len(settings.aliases)} names for {len(settings.model_paths)} models: one for each --model, in the same order"
-        )
-    names = [model.alias for model in settings.models]
-    doubled = sorted({name for name in names if names.count(name) > 1})
-    if doubled:
-        raise ConfigError(f"two models are called {doubled[0]!r}: give each its own name with --alias")
 
 
 SETTINGS: tuple[Setting, ...] = (*settings_of(Settings), *GENERATION)

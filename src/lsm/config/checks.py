@@ -1,0 +1,42 @@
+"""What no single setting can say: values that are right by themselves and wrong together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lsm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lsm.config.settings import Settings
+
+FLOAT_CACHE_TYPES = ("f32", "f16", "bf16")
+
+
+def check_together(settings: Settings) -> None:
+    """Raises ConfigError that names the flags that contradict each other."""
+    _check_batches(settings)
+    _check_cache_types(settings)
+    _check_names(settings)
+
+
+def _check_batches(settings: Settings) -> None:
+    if settings.n_ubatch > settings.n_batch:
+        raise ConfigError(
+            f"--ubatch-size {settings.n_ubatch} is larger than --batch-size {settings.n_batch}: lower the first or raise the second"
+        )
+
+
+def _check_cache_types(settings: Settings) -> None:
+    if settings.flash_attn == "off" and settings.cache_type_v not in FLOAT_CACHE_TYPES:
+        raise ConfigError(f"--cache-type-v {settings.cache_type_v} needs flash attention: leave --flash-attn off away, or take f16")
+
+
+def _check_names(settings: Settings) -> None:
+    if settings.aliases and len(settings.aliases) != len(settings.model_paths):
+        raise ConfigError(
+            f"--alias gives {len(settings.aliases)} names for {len(settings.model_paths)} models: one for each --model, in the same order"
+        )
+    names = [model.alias for model in settings.models]
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
+        raise ConfigError(f"two models are called {doubled[0]!r}: give each its own name with --alias")
