@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 N_VOCAB = 320
-WORDS = ("▁the", "▁a", "▁and", "▁of", "▁to", "▁in", "▁is", "▁it", "▁you", "▁that", "hello", "world", "ing", "er", "on", "at")
+WORDS = ("▁", "▁the", "▁a", "▁and", "▁of", "▁to", "▁in", "▁is", "▁it", "▁you", "▁that", "hello", "world", "ing", "er", "on", "at")
 
 Q4_0, F16, F32 = gguf.GGMLQuantizationType.Q4_0, gguf.GGMLQuantizationType.F16, gguf.GGMLQuantizationType.F32
 

@@ -130,7 +130,7 @@ def test_two_models_take_turns(tiny_llama: Path, tiny_mamba: Path, owner: int) -
 def test_real_models_come_back_bit_for_bit(real_model: Callable[[str], Path], owner: int, name: str) -> None:
     """S9, S10: SmolLM2 (Q4_1) and Gemma 3 (Q4_K repacked, tied embeddings, sliding windows), all memory, several cycles."""
     with Model.load(real_model(name), owner) as model:
-        context = open_context(model, n_ctx=1536, threads=2, threads_batch=2)
+        context = open_context(model, n_ctx=1536)
         undisturbed = story(model, context, lambda: None, n_steps=2)
         assert story(model, context, cycle(model, context, *ALL), n_steps=2).same_as(undisturbed)
         model.memory.release(*ALL)

@@ -213,7 +213,10 @@ class Context:
 
     def seq_keep(self, sequence: int) -> None:
         """Forget all other sequences."""
-        lib.llama_memory_seq_keep(self._memory, sequence)
+        # Not llama_memory_seq_keep: where each sequence has its own part of the cache, that one looks into a single part only.
+        for other in range(self.n_seq_max):
+            if other != sequence:
+                self.seq_rm(other)
 
     def seq_add(self, sequence: int, p0: int, p1: int, delta: int) -> None:
         """Shift positions [p0, p1) by `delta`; needs `can_shift`."""

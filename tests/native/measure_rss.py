@@ -1,0 +1,38 @@
+"""Memory of this process around a release, as the kernel counts it: `python -m tests.native.measure_rss MODEL N_CTX` prints JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from lsm.native.model import Model
+from tests.native.runner import ALL, Runner, open_context, prompt_tokens
+
+
+def rss_bytes() -> int:
+    for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
+        if line.startswith("Rss:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError("no Rss line in smaps_rollup")
+
+
+def main(path: str, n_ctx: int) -> dict[str, int]:
+    with Model.load(path, 1) as model:
+        context = open_context(model, n_ctx=n_ctx, n_seq_max=1, n_batch=n_ctx, flash_attn="on", type_k="f32", type_v="f32")
+        Runner(model, context).prompt(0, prompt_tokens(model, n_ctx, 1))
+        found = {"weights": model.memory.bytes("weights").device, "kv": model.memory.bytes("kv").device, "loaded": rss_bytes()}
+        model.memory.release("weights")
+        found["without_weights"] = rss_bytes()
+        model.memory.release("kv")
+        found["kv_copies"] = model.memory.bytes("kv").host
+        found["without_kv"] = rss_bytes()
+        context.memory_clear()
+        found["cleared"] = rss_bytes()
+        model.memory.restore(*ALL)
+        found["back"] = rss_bytes()
+        return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(sys.argv[1], int(sys.argv[2]))))
