@@ -16,6 +16,7 @@ stays in that state.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -62,13 +63,16 @@ class ScriptedModel:
     def state(self) -> dict[str, Any]:
         on_device = SIZE_BYTES if self.sleep_state == "awake" and self.load_state == "ready" else 0
         idle = {"device": 0, "host": 0, "file": 0}
-        names = {"load": self.load_state, "sleep": self.sleep_state, "slot": self.slot_state}
+        device = "awake" if on_device else "asleep"
+        names = {"load": self.load_state, "sleep": self.sleep_state, "token": device, "residency": device}
+        running = self.counters.requests_processing
         return {
             "alias": self.alias,
             "path": self.path,
             "machines": {name: {"state": state, "since_s": 0.0} for name, state in names.items()},
             "bytes": {"weights": {**idle, "device": on_device, "file": SIZE_BYTES}, "kv": idle, "compute": idle, "encoder": idle},
-            "why": self.why,
+            "why": self.why or ("serves" if running else "nobody needs it"),
+            "requests": {"running": running, "waiting": self.counters.requests_waiting},
         }
 
 
@@ -117,7 +121,7 @@ class ScriptedHost:
         awake = [model.alias for model in self._models.values() if model.sleep_state == "awake"]
         return {
             "models": [model.state() for model in self._models.values()],
-            "token": {"holder": "this process" if awake else None, "held_s": 0.0, "queue": []},
+            "token": {"holder": {"pid": os.getpid(), "alias": awake[0]} if awake else None, "held_s": 0.0 if awake else None, "queue": []},
             "budget_bytes": None,
             "counters": {"handoffs": 0, "wakes": self._wakes, "refusals": 0},
         }

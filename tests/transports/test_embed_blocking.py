@@ -207,7 +207,7 @@ def test_ctrl_c_in_a_call_cancels_it() -> None:
 import signal, threading
 
 def press_ctrl_c():
-    while models['echo'].state['machines']['slot']['state'] != 'generating':
+    while not models['echo'].state['requests']['running']:
         pass
     signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 

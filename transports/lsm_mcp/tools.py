@@ -21,7 +21,7 @@ Report = Callable[[int, int | None, str], Awaitable[None]]  # tokens so far, at 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """`run` gets the models, checked arguments of type `takes`, and a function to report progress with; it returns what `gives` describes."""
+    """`run` gets the models, checked arguments of type `takes` and a function to report progress; it returns what `gives` describes."""
 
     name: str
     title: str
