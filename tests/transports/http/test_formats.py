@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from starlette.datastructures import Headers
+
+from lsm.api import Counters, Finish, Text, Timings
+from lsm.errors import ContextExceeded, InvalidRequest, ModelLoading, NotFound
+from lsm_http.auth import is_allowed
+from lsm_http.cors import cors_headers, preflight_headers
+from lsm_http.errors import error_body, error_response
+from lsm_http.metrics_text import exposition
+from lsm_http.openai_format import ChatFormat, CompletionFormat, Heading, timings
+from lsm_http.sse import frame
+
+HEADING = Heading("m", 5, "lsm-1", "ID")
+
+
+def finish(stop_type: Any = "eos") -> Finish:
+    return Finish(
+        stop_type=stop_type, stopping_word="", truncated=False, id_slot=0, prompt_tokens=10, completion_tokens=4,
+        timings=Timings(cache_n=8, prompt_n=2, prompt_ms=4.0, predicted_n=4, predicted_ms=2.0),
+    )  # fmt: skip
+
+
+def test_chat_answer() -> None:
+    """B.4: the whole body."""
+    body = ChatFormat(HEADING).whole(["he", "llo"], finish())
+    assert {name: body[name] for name in ("id", "object", "created", "model", "system_fingerprint")} == {
+        "id": "chatcmpl-ID", "object": "chat.completion", "created": 5, "model": "m", "system_fingerprint": "lsm-1",
+    }  # fmt: skip
+    assert body["choices"] == [
+        {"index": 0, "message": {"role": "assistant", "content": "hello"}, "finish_reason": "stop", "logprobs": None}
+    ]
+    assert body["usage"] == {
+        "prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 14, "prompt_tokens_details": {"cached_tokens": 8},
+    }  # fmt: skip
+
+
+def test_chat_stream() -> None:
+    """B.4: role first, then content, then the reason; usage on its own chunk; timings on the last one."""
+    format = ChatFormat(HEADING)
+    chunks = [*format.opening(), format.text(Text("hi", (1,))), *format.closing(finish(), include_usage=True)]
+    deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
+    assert deltas == [{"role": "assistant", "content": None}, {"content": "hi"}, {}]
+    assert [choice["finish_reason"] for chunk in chunks for choice in chunk["choices"]] == [None, None, "stop"]
+    assert chunks[-1]["choices"] == [] and chunks[-1]["usage"]["total_tokens"] == 14
+    assert ["timings" in chunk for chunk in chunks] == [False, False, False, True]
+
+
+def test_without_include_usage_the_last_chunk_has_the_reason() -> None:
+    """B.4: no usage chunk unless asked for."""
+    (chunk,) = ChatFormat(HEADING).closing(finish("limit"), include_usage=False)
+    assert chunk["choices"][0]["finish_reason"] == "length" and "timings" in chunk and "usage" not in chunk
+
+
+def test_text_completion() -> None:
+    """B.3: the whole body and the chunks."""
+    format = CompletionFormat(HEADING)
+    body = format.whole(["a", "b"], finish("word"))
+    assert body["object"] == "text_completion"
+    assert body["choices"] == [{"text": "ab", "index": 0, "logprobs": None, "finish_reason": "stop"}]
+    assert format.opening() == []
+    assert format.text(Text("a", (1,)))["choices"] == [{"text": "a", "index": 0, "logprobs": None, "finish_reason": None}]
+
+
+def test_timings_and_their_rates() -> None:
+    """B.2: the nine members."""
+    assert timings(finish().timings) == {
+        "cache_n": 8, "prompt_n": 2, "prompt_ms": 4.0, "prompt_per_token_ms": 2.0, "prompt_per_second": 500.0,
+        "predicted_n": 4, "predicted_ms": 2.0, "predicted_per_token_ms": 0.5, "predicted_per_second": 2000.0,
+    }  # fmt: skip
+
+
+def test_rates_of_nothing_are_zero() -> None:
+    """B.2: a prompt wholly in the cache divides nothing by zero."""
+    nothing = timings(Timings(cache_n=8, prompt_n=0, prompt_ms=0.0, predicted_n=0, predicted_ms=0.0))
+    assert nothing["prompt_per_second"] == nothing["predicted_per_token_ms"] == 0.0
+
+
+def test_errors_carry_code_message_and_type() -> None:
+    """B.0: the form of all errors."""
+    assert error_body(NotFound("no")) == {"error": {"code": 404, "message": "no", "type": "not_found_error"}}
+    assert error_body(InvalidRequest("is wrong", "top_k"))["error"]["message"] == "Field 'top_k': is wrong"
+    assert error_body(ContextExceeded(600, 512))["error"] == {
+        "code": 400,
+        "message": "request (600 tokens) exceeds the available context size (512 tokens), try increasing it",
+        "type": "exceed_context_size_error",
+        "n_prompt_tokens": 600,
+        "n_ctx": 512,
+    }
+
+
+def test_unavailable_says_when_to_come_back() -> None:
+    """Design 3 (7): 503 with Retry-After."""
+    response = error_response(ModelLoading())
+    assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+
+
+def test_a_frame_is_one_line() -> None:
+    """B.0: line breaks in the text must not end the event."""
+    assert frame({"a": "x\n\ny"}) == b'data: {"a":"x\\n\\ny"}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "expected"),
+    [
+        ("/v1/models", {"authorization": "Bearer k1"}, True),
+        ("/v1/models", {"authorization": "k2"}, True),
+        ("/v1/models", {"x-api-key": "k2"}, True),
+        ("/v1/models", {"authorization": "Bearer k"}, False),
+        ("/v1/models", {"authorization": "Bearer k1 k2"}, False),
+        ("/v1/models", {"authorization": "Bearer "}, False),
+        ("/v1/models", {"authorization": "Bearer \xe9"}, False),
+        ("/v1/models", {}, False),
+        ("/lsm/state", {}, False),
+        ("/health", {}, True),
+        ("/v1/health", {}, True),
+        ("/", {}, True),
+        ("/page.js", {}, True),
+    ],
+)
+def test_who_is_let_in(path: str, headers: dict[str, str], expected: bool) -> None:
+    """B.0: keys, where they stand, and what is public."""
+    assert is_allowed(path, Headers(headers), ("k1", "k2")) is expected
+
+
+def test_without_keys_everybody_is_let_in() -> None:
+    """B.0: no --api-key."""
+    assert is_allowed("/v1/models", Headers({}), ())
+
+
+def test_the_origin_is_echoed_with_vary() -> None:
+    """S26: browsers refuse `*` with credentials; caches must know."""
+    assert cors_headers(Headers({"origin": "http://a.test"})) == {
+        "Access-Control-Allow-Origin": "http://a.test", "Access-Control-Allow-Credentials": "true", "Vary": "Origin",
+    }  # fmt: skip
+    assert cors_headers(Headers({})) == {}
+
+
+def test_a_preflight_is_told_the_headers_it_asks_for() -> None:
+    """S26: `*` does not cover Authorization."""
+    asked = Headers({"access-control-request-headers": "authorization,content-type"})
+    assert preflight_headers(asked)["Access-Control-Allow-Headers"] == "authorization,content-type"
+    assert preflight_headers(Headers({}))["Access-Control-Allow-Headers"] == "*"
+
+
+STATE = {
+    "models": [{"alias": 'a"b', "bytes": {"weights": {"device": 5, "host": 0, "file": 9}}}],
+    "counters": {"handoffs": 3, "wakes": 2, "refusals": 1},
+}
+
+
+def test_metrics_names_and_values() -> None:
+    """B.1: llama-server's names, without labels for one model; rates since the scrape before."""
+    before = Counters(prompt_tokens=100, prompt_seconds=1.0)
+    now = Counters(prompt_tokens=300, prompt_seconds=2.0, decode_calls=4, busy_slots=6, requests_waiting=2)
+    lines = exposition({"a": now}, {"a": before}, STATE).splitlines()
+    for line in (
+        "# TYPE llamacpp:prompt_tokens_total counter",
+        "llamacpp:prompt_tokens_total 300",
+        "llamacpp:prompt_tokens_seconds 200",
+        "llamacpp:predicted_tokens_seconds 0",
+        "llamacpp:n_busy_slots_per_decode 1.5",
+        "llamacpp:requests_deferred 2",
+        "lsm:handoffs_total 3",
+        'lsm:memory_bytes{model="a\\"b",kind="weights",place="device"} 5',
+    ):
+        assert line in lines
+
+
+def test_metrics_of_several_models_are_labelled() -> None:
+    """B.1: otherwise their series would be the same."""
+    text = exposition({"a": Counters(), "b": Counters(tokens_max=7)}, {}, STATE)
+    assert 'llamacpp:n_tokens_max{model="b"} 7' in text.splitlines()

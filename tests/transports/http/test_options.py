@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lsm.api import Options, Sampling
+from lsm.errors import InvalidRequest
+from lsm_http.bodies import Chat, Completion, parse
+from lsm_http.options import make_options
+
+N_VOCAB = 1000
+
+
+def options(body: Any, defaults: Options | None = None) -> Options:
+    return make_options(parse(json.dumps(body).encode(), Completion), defaults or Options(), lambda text: [len(text)], N_VOCAB)
+
+
+def test_a_request_that_says_nothing_gets_the_settings() -> None:
+    """B.2: defaults come from the command line."""
+    defaults = Options(max_tokens=7, stop=("END",), sampling=Sampling(top_k=3, seed=5), special=True)
+    assert options({}, defaults) == defaults
+
+
+def test_null_is_as_good_as_absent() -> None:
+    """B.2: null = absent."""
+    assert options(dict.fromkeys(["temperature", "stop", "max_tokens", "logit_bias", "samplers", "seed", "model", "grammar"])) == Options()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("temperature", -1, 0.0),
+        ("top_p", 1.5, 1.0),
+        ("top_p", -0.5, 0.0),
+        ("min_p", 7, 1.0),
+        ("top_k", -3, 0),
+        ("xtc_probability", 2, 1.0),
+        ("xtc_threshold", -2, 0.0),
+        ("mirostat", 9, 2),
+        ("repeat_penalty", 1.3, 1.3),
+        ("seed", 42, 42),
+        ("ignore_eos", True, True),
+        ("dry_base", 0.5, 1.75),
+        ("dry_base", 2.5, 2.5),
+        ("grammar", 'root ::= "a"', 'root ::= "a"'),
+        ("samplers", ["top_k", "temperature"], ("top_k", "temperature")),
+        ("samplers", "kt", ("top_k", "temperature")),
+        ("samplers", [], ()),
+        ("dry_sequence_breakers", ["\n"], ("\n",)),
+    ],
+)
+def test_sampling_is_taken_over_or_clamped(name: str, value: Any, expected: Any) -> None:
+    """B.2: which values are clamped, and to what."""
+    assert getattr(options({name: value}).sampling, name) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_tokens", -2),
+        ("n_predict", 2**31),
+        ("seed", -2),
+        ("seed", 2**32),
+        ("repeat_last_n", -1),
+        ("dry_penalty_last_n", -1),
+        ("min_keep", -1),
+        ("t_max_predict_ms", -2),
+        ("sse_ping_interval", -2),
+        ("id_slot", -2),
+        ("max_tokens", 10**40),
+    ],
+)
+def test_hard_ranges_are_refused_by_name(name: str, value: int) -> None:
+    """B.2: "hard" = out of range -> 400 `Field '<name>': Value must be between ...`."""
+    with pytest.raises(InvalidRequest, match=f"^Field '{name}': Value must be between -?\\d+ and \\d+$"):
+        options({name: value})
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"temperature": "hot"}, r"^Field 'temperature': Expected `float"),
+        ({"top_k": 1.5}, r"^Field 'top_k': Expected `int"),
+        ({"top_k": True}, r"^Field 'top_k': Expected `int"),
+        ({"stop": [1]}, r"^Field 'stop\[0\]': Expected `str`"),
+        ({"stream_options": {"include_usage": 1}}, r"^Field 'stream_options.include_usage': "),
+        ({"samplers": ["top_q"]}, r"^Field 'samplers': names a sampler that does not exist"),
+        ({"dry_sequence_breakers": []}, r"^Field 'dry_sequence_breakers': "),
+        ({"logit_bias": [[5, True]]}, r"^Field 'logit_bias': "),
+        ({"logit_bias": {"1000": 1}}, r"^Field 'logit_bias': token 1000 does not exist"),
+        ([], r"^the body must be a JSON object"),
+    ],
+)
+def test_wrong_values_are_refused_by_name(body: Any, message: str) -> None:
+    """B.2: wrong type -> 400 `Field '<name>': ...`."""
+    with pytest.raises(InvalidRequest, match=message):
+        options(body)
+
+
+def test_the_length_has_three_names() -> None:
+    """B.2, B.4: n_predict beats max_completion_tokens beats max_tokens."""
+    assert options({"max_tokens": 1}).max_tokens == 1
+    assert options({"max_tokens": 1, "max_completion_tokens": 2}).max_tokens == 2
+    assert options({"max_tokens": 1, "max_completion_tokens": 2, "n_predict": 3}).max_tokens == 3
+
+
+def test_stop_is_a_text_or_a_list_and_empty_means_the_default() -> None:
+    """B.2: stop(str | list; empty -> CLI default)."""
+    defaults = Options(stop=("END",))
+    assert options({"stop": "a"}, defaults).stop == ("a",)
+    assert options({"stop": ["a", "", "b"]}, defaults).stop == ("a", "b")
+    assert options({"stop": []}, defaults).stop == options({"stop": ""}, defaults).stop == ("END",)
+
+
+def test_logit_bias_in_all_its_forms() -> None:
+    """B.2: pairs or object, ids or texts, false forbids; it adds to the command line's."""
+    assert options({"logit_bias": [[5, 1.5], ["ab", -1], [7, False]]}).sampling.logit_bias == ((5, 1.5), (2, -1.0), (7, -math.inf))
+    assert options({"logit_bias": {"5": 1.5, "abc": False}}).sampling.logit_bias == ((5, 1.5), (3, -math.inf))
+    defaults = Options(sampling=Sampling(logit_bias=((1, 1.0),)))
+    assert options({"logit_bias": {"5": 2}}, defaults).sampling.logit_bias == ((1, 1.0), (5, 2.0))
+
+
+def test_a_key_of_many_digits_is_a_text() -> None:
+    """Bad input: int() refuses more than 4300 digits, which would be our mistake, not the client's."""
+    assert options({"logit_bias": {"9" * 5000: 1}})
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"{", b"nonsense", b"\xff\xfe", b'{"prompt": "\xff"}', b'{"prompt": "\\ud800"}', b'{"temperature": NaN}',
+        b'{"temperature": Infinity}', b"{} {}", b'{"x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", b'{"temperature": 1e999}',
+    ],
+    ids=["empty", "cut", "no JSON", "UTF-16", "bad UTF-8", "lone surrogate", "NaN", "Infinity", "two values", "deep", "too large"],
+)  # fmt: skip
+def test_what_is_no_json_is_a_bad_request(data: bytes) -> None:
+    """B.0: malformed JSON is a 400, also where it is only ignored members that are malformed."""
+    with pytest.raises(InvalidRequest):
+        parse(data, Completion)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.sampled_from(Chat.__struct_fields__), json_values, max_size=6))
+def test_any_json_gives_options_or_a_clean_refusal(body: dict[str, Any]) -> None:
+    """B.2: no value of any known field ends in anything but Options or InvalidRequest."""
+    try:
+        assert isinstance(make_options(parse(json.dumps(body).encode(), Chat), Options(), lambda text: [0], N_VOCAB), Options)
+    except InvalidRequest:
+        pass
