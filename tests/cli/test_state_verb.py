@@ -1,0 +1,106 @@
+"""`lsm state`: the document of GET /lsm/state for people, and a clear word when there is none."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from lsm_cli.main import run
+
+STATE = {
+    "models": [
+        {
+            "alias": "smollm2",
+            "path": "/m/s.gguf",
+            "machines": {"token": {"state": "awake", "since_s": 3.21}, "load": {"state": "ready", "since_s": 60.0}},
+            "bytes": {"weights": {"device": 98_000_000, "host": 0, "file": 98_000_000}, "encoder": {"device": 0, "host": 0, "file": 0}},
+            "why": "serves",
+        }
+    ],
+    "token": {
+        "holder": {"pid": 41, "alias": "smollm2"},
+        "held_s": 3.2,
+        "queue": [{"pid": 42, "alias": "gemma3", "waited_s": 0.5}],
+    },
+    "budget_bytes": None,
+    "counters": {"handoffs": 7, "wakes": 8, "refusals": 0},
+}
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Three servers in one, by the prefix of the path."""
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/other"):
+            status, body = 200, b"<html>"
+        elif self.path.startswith("/missing"):
+            status, body = 404, b"{}"
+        elif self.headers.get("Authorization") != "Bearer k":
+            status, body = 401, b"{}"
+        else:
+            status, body = 200, json.dumps(STATE).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing to say."""
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_document_for_people(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Command line: holder, queue, one block per model, counters; address and key come from the environment."""
+    assert run(["state"], {"LSM_URL": url, "LLAMA_API_KEY": "k"}) == 0
+    text = capsys.readouterr().out
+    assert "device held by smollm2 (process 41) for 3.2 s" in text
+    assert "1. gemma3 (process 42), waiting for 0.5 s" in text
+    assert "smollm2: serves" in text
+    assert "token     awake for 3.2 s" in text
+    weights = next(line for line in text.splitlines() if line.startswith("  weights"))
+    assert weights.split() == ["weights", "98.0", "MB", "0.0", "MB", "98.0", "MB"]
+    assert "encoder" not in text
+    assert "handoffs 7, wakes 8, refusals 0" in text
+
+
+def test_document_as_it_is(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Command line: `lsm state --json`."""
+    assert run(["state", "--json", "--url", url, "--api-key", "k"], {}) == 0
+    assert json.loads(capsys.readouterr().out) == STATE
+
+
+@pytest.mark.parametrize(
+    ("prefix", "sentence"), [("", "--api-key"), ("/missing", "answers 404"), ("/other", "does not answer as an lsm-server")]
+)
+def test_something_else_answers(url: str, prefix: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Command line: no key, another server, no JSON."""
+    assert run(["state", "--url", url + prefix], {}) == 1
+    assert sentence in capsys.readouterr().err
+
+
+def test_nobody_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    """Command line: no server."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        assert run(["state", "--url", f"http://127.0.0.1:{port}"], {}) == 1
+    assert f"no server answers at http://127.0.0.1:{port}" in capsys.readouterr().err
+
+
+def test_address_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    """Command line: a mistyped address is a sentence too."""
+    assert run(["state", "--url", "nonsense"], {}) == 1
+    assert capsys.readouterr().err.startswith("lsm: ")
