@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from scikit_build_core import build as scikit
@@ -53,6 +54,9 @@ def with_prefix(config_settings: Settings | None) -> Settings:
         prefix = ensure_prefix(cmake_arguments(settings, os.environ), os.environ)
     except (BuildRefused, SourceError) as error:
         raise SystemExit(f"\nlsm: {error}\n") from None
+    # For phase 2: ccache shall know the shim and the extension again in another checkout.
+    os.environ.setdefault("CCACHE_BASEDIR", str(Path(__file__).parents[1]))
+    os.environ.setdefault("CCACHE_NOHASHDIR", "1")
     return settings | {"cmake.define.LSM_NATIVE_PREFIX": str(prefix)}
 
 
