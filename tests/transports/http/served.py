@@ -10,9 +10,9 @@ from typing import Any
 
 import httpx
 import trio
+from lsm_http import serve
 
 from lsm.config import Settings, parse_arguments
-from lsm_http import serve
 from tests.transports.scripted_host import ScriptedHost, open_scripted_host
 
 

@@ -3,16 +3,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from starlette.datastructures import Headers
-
-from lsm.api import Counters, Finish, Text, Timings
-from lsm.errors import ContextExceeded, InvalidRequest, ModelLoading, NotFound
 from lsm_http.auth import is_allowed
 from lsm_http.cors import cors_headers, preflight_headers
 from lsm_http.errors import error_body, error_response
 from lsm_http.metrics_text import exposition
 from lsm_http.openai_format import ChatFormat, CompletionFormat, Heading, timings
 from lsm_http.sse import frame
+from starlette.datastructures import Headers
+
+from lsm.api import Counters, Finish, Text, Timings
+from lsm.errors import ContextExceeded, InvalidRequest, ModelLoading, NotFound
 
 HEADING = Heading("m", 5, "lsm-1", "ID")
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lsm_http.bodies import Chat, Completion, parse
+from lsm_http.options import make_options
 
 from lsm.api import Options, Sampling
 from lsm.errors import InvalidRequest
-from lsm_http.bodies import Chat, Completion, parse
-from lsm_http.options import make_options
 
 N_VOCAB = 1000
 

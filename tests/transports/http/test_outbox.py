@@ -5,7 +5,6 @@ import math
 import pytest
 import trio
 import trio.testing
-
 from lsm_http.outbox import Outbox, OutboxFull
 
 

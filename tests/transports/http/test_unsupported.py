@@ -4,10 +4,10 @@ import json
 from typing import Any
 
 import pytest
-
-from lsm.errors import InvalidRequest, NotSupported
 from lsm_http.bodies import Chat, parse
 from lsm_http.unsupported import refuse_unsupported
+
+from lsm.errors import InvalidRequest, NotSupported
 
 
 def check(body: dict[str, Any]) -> None:

@@ -50,15 +50,11 @@ def _prompt(prompt: Any, n_vocab: int, context: Context, alias: str) -> str | tu
             return text
         case [str() | list() | dict() as only]:
             return _prompt(only, n_vocab, context, alias)
-        case list() if all(isinstance(item, (int, str)) and not isinstance(item, bool) for item in prompt) and not _is_batch(prompt):
-            return _mixed(prompt, n_vocab, context, alias)
-        case list():
+        case list() if all(isinstance(item, (str, list, dict)) for item in prompt):
             raise NotSupported("Field 'prompt': several prompts in one request are not supported yet; send one request for each")
+        case list() if all(type(item) in (int, str) for item in prompt):  # a bool is an int to isinstance
+            return _mixed(prompt, n_vocab, context, alias)
     raise InvalidRequest("must be a text, a list of token ids, or both mixed", "prompt")
-
-
-def _is_batch(items: list[Any]) -> bool:
-    return all(isinstance(item, str) for item in items)
 
 
 def _mixed(items: list[int | str], n_vocab: int, context: Context, alias: str) -> tuple[int, ...]:
