@@ -3,6 +3,7 @@
 import sys
 
 from lsm_mcp.command import main
+
 from tests.transports.scripted_host import open_scripted_host
 
 sys.exit(main(open_host=open_scripted_host))
