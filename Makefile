@@ -1,0 +1,54 @@
+# Two commands:  `make run`   two models share one device; watch them on a page.  Ctrl-C ends everything.
+#                `make test`  the whole suite, with linters and types.
+# Elsewhere than in .venv: `make test VENV=/path`.  Another interpreter: `make run PYTHON=python3.12`.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+MODELS := smollm2 gemma3-270m
+BUILT_FROM := pyproject.toml $(shell find cffi_build -type f -not -path '*/__pycache__/*')
+TYPED := src/lsm/machines src/lsm/arena src/lsm/config src/lsm/api.py src/lsm/errors.py src/lsm/values.py src/lsm/models.py \
+         src/lsm/doctor.py transports/lsm_cli
+
+.PHONY: run test models docs clean
+.NOTPARALLEL:
+
+run: $(VENV)/installed models
+	@exec $(BIN)/lsm demo
+
+test: $(VENV)/installed-for-tests models
+	$(BIN)/ruff check
+	$(BIN)/mypy --strict $(TYPED)
+	$(BIN)/pytest -n auto
+
+models: $(VENV)/installed
+	@$(BIN)/lsm pull $(MODELS)
+
+docs: $(VENV)/installed
+	$(BIN)/python -m lsm.config > docs/cli.md
+
+# An editable install: edits of Python count at once, edits below cffi_build/ with the next `make`.
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --editable
+
+$(VENV)/installed: $(BUILT_FROM) | $(VENV)/bin/python
+	@echo "installing; the first time this compiles llama.cpp, which takes 5 to 12 minutes on two cores, and is kept for later"
+	$(INSTALL) .
+	@touch $@
+
+$(VENV)/installed-for-tests: $(BUILT_FROM) | $(VENV)/bin/python
+	@echo "installing; the first time this compiles llama.cpp, which takes 5 to 12 minutes on two cores, and is kept for later"
+	$(INSTALL) '.[test]'
+	@touch $(VENV)/installed $@
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "lsm needs Python 3.11 or later as $(PYTHON); name another one: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' \
+		|| { echo "this Python cannot make virtual environments; on Debian: apt-get install python3-venv"; exit 1; }
+	@command -v c++ > /dev/null || { echo "there is no C++ compiler; on Debian: apt-get install g++"; exit 1; }
+	@test -f "$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" \
+		|| { echo "the headers of Python are missing; on Debian: apt-get install python3-dev"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+clean:
+	rm -rf build dist $(VENV)/installed $(VENV)/installed-for-tests
