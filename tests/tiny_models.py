@@ -146,7 +146,7 @@ def write_mamba(path: Path, *, seed: int = 3) -> Path:
         w.norm(prefix + "ssm_conv1d.bias", n_inner)
         w.norm(prefix + "ssm_dt.bias", n_inner)
         w.norm(prefix + "ssm_d", n_inner)
-        w.tensor(prefix + "ssm_a", -np.abs(w.random.standard_normal((n_inner, n_state)).astype(np.float32)) - 0.5)
+        w.tensor(prefix + "ssm_a", (-0.5 - np.abs(w.random.standard_normal((n_inner, n_state)))).astype(np.float32))
     w.close()
     return path
 

@@ -141,6 +141,7 @@ Status save_pages(Entry & entry) {
     }
     kept.valid       = true;
     entry.kept_pages = std::move(kept);
+    entry.count();
     return {};
 }
 
@@ -169,6 +170,7 @@ Status bind_to_sources(Entry & entry, const std::vector<std::shared_ptr<Source>>
         }
     }
     entry.bound = true;
+    entry.count();
     return {};
 }
 
@@ -184,6 +186,9 @@ Status fill(Entry & entry) {
     return {};
 }
 
-void drop_saved(Entry & entry) { entry.kept_pages = {}; }
+void drop_saved(Entry & entry) {
+    entry.kept_pages = {};
+    entry.count();
+}
 
 }  // namespace lsm

@@ -3,7 +3,9 @@
 #include "ledger.hpp"
 #include "ggml.h"
 
-#include <cstdio>
+#include "llama.h"
+
+#include <string>
 #include <unordered_map>
 
 namespace lsm {
@@ -33,6 +35,14 @@ const ggml_tensor * released_operand(ggml_cgraph * graph) {
     return nullptr;
 }
 
+// Into the log of llama.cpp, wherever that goes.
+void log_error(const std::string & message) {
+    ggml_log_callback callback;
+    void * user_data;
+    llama_log_get(&callback, &user_data);
+    callback(GGML_LOG_LEVEL_ERROR, (message + "\n").c_str(), user_data);
+}
+
 GraphCompute original_compute(ggml_backend_dev_t device) {
     std::lock_guard lock(mutex);
     return devices.at(device).graph_compute;
@@ -41,7 +51,7 @@ GraphCompute original_compute(ggml_backend_dev_t device) {
 ggml_status compute(ggml_backend_t backend, ggml_cgraph * graph) {
     if (Ledger::instance().any_released()) {
         if (const ggml_tensor * tensor = released_operand(graph)) {
-            std::fprintf(stderr, "lsm: graph refused: tensor %s is in released device memory\n", tensor->name);
+            log_error(std::string("graph refused: tensor ") + tensor->name + " is in released device memory");
             return GGML_STATUS_FAILED;
         }
     }

@@ -16,16 +16,12 @@ int Entry::memory_class() const {
     }
 }
 
-uint64_t Entry::host_bytes() const {
-    uint64_t total = kept_pages.bytes.size_bytes();
-    for (const auto & kept : kept_tensors) total += kept.bytes.size_bytes();
-    return total;
-}
-
-uint64_t Entry::file_bytes() const {
-    uint64_t total = 0;
-    for (const auto & part : from_file) total += part.span.size_bytes;
-    return total;
+void Entry::count() {
+    uint64_t host = kept_pages.bytes.size_bytes(), file = 0;
+    for (const auto & kept : kept_tensors) host += kept.bytes.size_bytes();
+    for (const auto & part : from_file) file += part.span.size_bytes;
+    host_bytes = host;
+    file_bytes = file;
 }
 
 Ledger & Ledger::instance() {
@@ -201,23 +197,36 @@ Status Ledger::install(int devices) {
     return {};
 }
 
-std::vector<Entry *> Ledger::entries(int owner, int classes) {
+template <typename Visit> void Ledger::visit(int owner, int classes, Visit && visit_entry) {
     std::lock_guard lock(mutex_);
-    std::vector<Entry *> found;
     for (auto & [_, entry] : entries_) {
-        if (entry->owner == owner && (entry->memory_class() & classes)) found.push_back(entry.get());
+        if (entry->owner == owner && (entry->memory_class() & classes)) visit_entry(*entry);
     }
+}
+
+std::vector<Entry *> Ledger::entries(int owner, int classes) {
+    std::vector<Entry *> found;
+    visit(owner, classes, [&](Entry & entry) { found.push_back(&entry); });
     return found;
+}
+
+Bytes Ledger::bytes(int owner, int classes) {
+    Bytes total;
+    visit(owner, classes, [&](const Entry & entry) {
+        (entry.resident ? total.device : total.released) += entry.region.size_bytes;
+        total.host += entry.host_bytes;
+        total.file += entry.file_bytes;
+    });
+    return total;
 }
 
 bool Ledger::any_released() const { return n_released.load(std::memory_order_acquire) > 0; }
 
 bool Ledger::any_released(int owner, int classes) {
     if (!any_released()) return false;
-    for (const Entry * entry : entries(owner, classes)) {
-        if (!entry->resident) return true;
-    }
-    return false;
+    bool released = false;
+    visit(owner, classes, [&](const Entry & entry) { released = released || !entry.resident; });
+    return released;
 }
 
 void Ledger::mark_released(Entry & entry) {
@@ -236,7 +245,10 @@ void Ledger::mark_resident(Entry & entry) {
 
 void Ledger::drop_kept_pages(ggml_backend_buffer_t buffer) {
     std::lock_guard lock(mutex_);
-    if (Entry * entry = find(buffer)) entry->kept_pages = {};
+    if (Entry * entry = find(buffer)) {
+        entry->kept_pages = {};
+        entry->count();
+    }
 }
 
 std::vector<std::shared_ptr<Source>> Ledger::sources(int owner, int memory_class) {

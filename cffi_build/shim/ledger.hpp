@@ -5,6 +5,7 @@
 #include "sources.hpp"
 #include "status.hpp"
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -38,7 +39,7 @@ struct Entry {
     Region                region;
     int                   owner       = 0;
     int                   scope_class = LSM_CLASS_AUTO;
-    bool                  resident    = true;
+    std::atomic<bool>     resident    = true;
 
     ggml_backend_buffer_i inner = {};  // the backend's functions
     ggml_backend_buffer_i live  = {};  // the same with our wrappers in front: what a resident shell shows
@@ -50,11 +51,16 @@ struct Entry {
     std::vector<KeptTensor> kept_tensors;
     KeptPages               kept_pages;
 
-    int      memory_class() const;
-    bool     weights() const { return shell->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS; }
-    uint64_t host_bytes() const;
-    uint64_t file_bytes() const;
+    // What the lists above amount to, for readers on other threads.
+    std::atomic<uint64_t> host_bytes = 0;
+    std::atomic<uint64_t> file_bytes = 0;
+
+    int  memory_class() const;
+    bool weights() const { return shell->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS; }
+    void count();  // after a change of the lists
 };
+
+struct Bytes { uint64_t device = 0, released = 0, host = 0, file = 0; };
 
 class Ledger {
 public:
@@ -62,11 +68,14 @@ public:
 
     Status install(int devices);
 
-    // Pointers stay valid as long as the owner's own thread frees none of its buffers.
+    // For the owner's own thread: the pointers are valid until that thread frees a buffer.
     std::vector<Entry *> entries(int owner, int classes);
 
-    bool any_released() const;
-    bool any_released(int owner, int classes);
+    // For any thread.
+    Bytes bytes(int owner, int classes);
+    bool  any_released() const;
+    bool  any_released(int owner, int classes);
+
     void mark_released(Entry &);
     void mark_resident(Entry &);
     void drop_kept_pages(ggml_backend_buffer_t);
@@ -87,6 +96,7 @@ private:
     };
 
     Entry * find(ggml_backend_buffer_t);
+    template <typename Visit> void visit(int owner, int classes, Visit &&);
     void hook_type(ggml_backend_buffer_type_t, const Provider *);
     void hook_cpu_device(ggml_backend_dev_t);
 

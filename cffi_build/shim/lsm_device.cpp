@@ -76,12 +76,11 @@ int lsm_device_restore(int owner, int classes, char * err, int err_len) {
 int lsm_device_is_released(int owner, int classes) { return lsm::Ledger::instance().any_released(owner, classes) ? 1 : 0; }
 
 void lsm_device_bytes(int owner, int classes, uint64_t * out) {
-    std::fill_n(out, 4, uint64_t{ 0 });
-    for (const lsm::Entry * entry : lsm::Ledger::instance().entries(owner, classes)) {
-        out[entry->resident ? 0 : 1] += entry->region.size_bytes;
-        out[2] += entry->host_bytes();
-        out[3] += entry->file_bytes();
-    }
+    const lsm::Bytes bytes = lsm::Ledger::instance().bytes(owner, classes);
+    out[0] = bytes.device;
+    out[1] = bytes.released;
+    out[2] = bytes.host;
+    out[3] = bytes.file;
 }
 
 int lsm_device_allocation_failed(void) { return lsm::take_allocation_failure() ? 1 : 0; }

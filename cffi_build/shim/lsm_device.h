@@ -7,8 +7,9 @@
 //   * lsm_device_install() comes before the first model or context.
 //   * An owner is a positive number of the caller's choice, one per model. Buffers made while a scope names an owner belong to it;
 //     buffers made without a scope are not ours and are left alone.
-//   * The calls for one owner come from one thread at a time, and never while a graph of this owner runs (llama_synchronize first).
-//     Different owners do not disturb each other.
+//   * The calls that move an owner's memory come from one thread at a time, the one that may also free its buffers, and never while a
+//     graph of this owner runs (llama_synchronize first). Different owners do not disturb each other. lsm_device_is_released() and
+//     lsm_device_bytes() may be called from any thread.
 //   * Every function that can fail returns 0 or a negative LSM_E_ code and writes a sentence into `err` (always terminated).
 #pragma once
 #include <stdint.h>

@@ -12,6 +12,7 @@ from lsm.native.context import Context
 from lsm.native.model import Model
 from lsm.native.sampler import Sampler
 
+Ints = NDArray[np.int64]
 ALL = ("weights", "kv", "compute")
 
 
@@ -57,9 +58,11 @@ class Runner:
         self.context.seq_cp(source, target)
         self.last[target], self.next[target] = self.last[source], self.next[source]
 
-    def _decode(self, tokens, positions, sequences, outputs, rows, owners) -> None:  # type: ignore[no-untyped-def]
-        arrays = (np.asarray(a, np.int32) for a in (tokens, positions, sequences))
-        step = self.context.step(*arrays, outputs, np.array(rows, np.int32), [self.greedy] * len(rows), logits=True)
+    def _decode(
+        self, tokens: Ints, positions: Ints, sequences: Ints, outputs: NDArray[np.int8], rows: list[int], owners: list[int]
+    ) -> None:
+        batch = tokens.astype(np.int32), positions.astype(np.int32), sequences.astype(np.int32)
+        step = self.context.step(*batch, outputs, np.array(rows, np.int32), [self.greedy] * len(rows), logits=True)
         assert step.code == 0 and step.logits is not None
         for sequence, token, row in zip(owners, step.sampled, step.logits, strict=True):
             self.last[sequence] = int(token)

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from lsm.errors import ConfigError, InvalidRequest, ServerError
+from lsm.errors import ConfigError, InvalidRequest, NotSupported, ServerError
 from lsm.native.context import Context
 from lsm.native.model import Model
 from lsm.native.sampler import Sampler
+from lsm.native.vocab import Tokens
 from tests.native.runner import Runner, open_context, prompt_tokens
 
 
@@ -27,11 +29,11 @@ def context(model: Model) -> Iterator[Context]:
         yield context
 
 
-def ints(*values: int) -> np.ndarray:
+def ints(*values: int) -> Tokens:
     return np.array(values, np.int32)
 
 
-def flags(*values: int) -> np.ndarray:
+def flags(*values: int) -> NDArray[np.int8]:
     return np.array(values, np.int8)
 
 
@@ -81,6 +83,24 @@ def test_forgetting_and_copying(model: Model, context: Context) -> None:
     assert context.seq_pos_max(1) == -1
 
 
+def test_sequences_that_do_not_exist_are_refused(context: Context) -> None:
+    """D.2: an error rather than the end of the process."""
+    for use in (context.seq_rm, context.seq_pos_min, context.seq_pos_max, context.sequence_state, lambda s: context.seq_cp(0, s)):
+        with pytest.raises(InvalidRequest, match="sequence 3"):
+            use(3)
+
+
+def test_part_of_a_sequence_is_copied_only_in_a_shared_cache(model: Model, context: Context) -> None:
+    """D.2: refused where llama.cpp would end the process, done where it can be."""
+    Runner(model, context).prompt(0, prompt_tokens(model, 20, 1))
+    with pytest.raises(NotSupported, match="kv_unified"):
+        context.seq_cp(0, 1, 0, 10)
+    with open_context(model, kv_unified=True) as shared:
+        Runner(model, shared).prompt(0, prompt_tokens(model, 20, 1))
+        shared.seq_cp(0, 1, 0, 10)
+        assert shared.seq_pos_max(1) == 9
+
+
 def test_a_shift_moves_positions(model: Model, context: Context) -> None:
     """D.2: positions from 10 on move down by 5 and decoding goes on there."""
     run = Runner(model, context)
@@ -125,7 +145,8 @@ def test_a_full_cache_is_told_by_code_1(model: Model) -> None:
         assert context.step(*block(n, 1)).code == 1
 
 
-def block(start: int, n: int) -> tuple[np.ndarray, ...]:
+def block(start: int, n: int) -> tuple[Tokens, Tokens, Tokens, NDArray[np.int8], Tokens]:
+    """The arguments of a step: n tokens of sequence 0 from this position on, no outputs."""
     return np.full(n, 5, np.int32), np.arange(start, start + n, dtype=np.int32), np.zeros(n, np.int32), np.zeros(n, np.int8), ints()
 
 

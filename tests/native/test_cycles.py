@@ -11,7 +11,11 @@ from lsm.native.model import Model
 from tests import tiny_models
 from tests.native.runner import ALL, Runner, cycle, open_context, prompt_tokens, story
 
-TINY = {"llama": tiny_models.write_llama, "gemma3": tiny_models.write_gemma3, "mamba": tiny_models.write_mamba}
+TINY: dict[str, Callable[[Path], Path]] = {
+    "llama": tiny_models.write_llama,
+    "gemma3": tiny_models.write_gemma3,
+    "mamba": tiny_models.write_mamba,
+}
 
 
 @pytest.mark.parametrize("flash_attn", ["on", "off"])

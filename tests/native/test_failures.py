@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -155,10 +156,15 @@ def test_a_model_is_freed_while_its_memory_is_away(tiny_llama: Path, owner: int)
 def test_a_load_stops_when_progress_says_so(tiny_llama: Path, owner: int) -> None:
     """S7: at the first call and at the last; an exception in the callback is the one that comes out."""
     seen: list[float] = []
+
+    def stop_at_the_end(fraction: float) -> bool:
+        seen.append(fraction)
+        return fraction < 1.0
+
     with pytest.raises(LoadCancelled):
         Model.load(tiny_llama, owner, progress=lambda fraction: False)
     with pytest.raises(LoadCancelled):
-        Model.load(tiny_llama, owner, progress=lambda fraction: seen.append(fraction) or fraction < 1.0)
+        Model.load(tiny_llama, owner, progress=stop_at_the_end)
     assert seen[-1] == 1.0
 
     def broken(fraction: float) -> bool:
@@ -187,3 +193,49 @@ def test_a_missing_file_is_refused(tmp_path: Path, owner: int) -> None:
 def test_an_owner_is_a_small_positive_number(tiny_llama: Path) -> None:
     with pytest.raises(LsmError, match="owner 0"):
         Model.load(tiny_llama, 0)
+
+
+def test_an_owner_has_one_model(tiny_llama: Path, tiny_mamba: Path, owner: int) -> None:
+    """S10: a second one is refused before anything of the first is touched; after the first is closed the number is free."""
+    with Model.load(tiny_llama, owner) as model:
+        held = model.memory.bytes("weights")
+        with pytest.raises(ValueError, match=str(owner)):
+            Model.load(tiny_mamba, owner)
+        assert model.memory.bytes("weights") == held
+    Model.load(tiny_mamba, owner).close()
+
+
+def test_sizes_can_be_read_from_other_threads(tiny_llama: Path, owner: int) -> None:
+    """Design 3.6: status is answered in every state, also while another thread loads, moves and frees the model's memory."""
+    looked = threading.Condition()
+    state: tuple[int, bool] | None = None
+    done = False
+
+    def watch() -> None:
+        nonlocal state
+        memory = DeviceMemory(owner)
+        while not done:
+            seen = memory.bytes("weights").device, memory.resident("weights")
+            with looked:
+                state = seen
+                looked.notify()
+
+    def sees(*expected: int | bool) -> bool:
+        with looked:
+            return looked.wait_for(lambda: state == expected, timeout=10)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        for _ in range(5):
+            assert sees(0, True)
+            with Model.load(tiny_llama, owner) as model:
+                size = model.memory.bytes("weights").device
+                for _ in range(5):
+                    assert sees(size, True)
+                    model.memory.release(*ALL)
+                    assert sees(0, False)
+                    model.memory.restore(*ALL)
+    finally:
+        done = True
+        watcher.join()

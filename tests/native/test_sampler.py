@@ -55,12 +55,13 @@ def best(context: Context) -> int:
 
 def test_greedy_is_the_largest_logit(context: Context) -> None:
     """C.4: by the greedy sampler, by temperature 0 or less, and by top_k 1."""
-    for steps in (
+    chains: list[list[Step]] = [
         [("greedy", {})],
         [*DEFAULT_CHAIN, ("temperature", {"t": 0.0}), ("dist", {"seed": 1})],
         [*DEFAULT_CHAIN, ("temperature", {"t": -1.0}), ("dist", {"seed": 2})],
         [("top_k", {"k": 1}), ("temperature", {"t": 5.0}), ("dist", {"seed": 3})],
-    ):
+    ]
+    for steps in chains:
         assert draw(context, make(context, *steps), 5) == [best(context)] * 5
 
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from lsm.errors import ConfigError, DeviceMemoryError, InvalidRequest, ServerError
+from lsm.errors import ConfigError, DeviceMemoryError, InvalidRequest, NotSupported, ServerError
 from lsm.native.checks import check, message_buffer
 from lsm.native.library import ffi, lib
 from lsm.native.memory import MemoryClass, owner_scope
@@ -111,6 +111,7 @@ class Context:
         self.n_ubatch: int = lib.llama_n_ubatch(self.handle)
         self.n_seq_max: int = lib.llama_n_seq_max(self.handle)
         self.can_shift = bool(self._memory and lib.llama_memory_can_shift(self._memory))
+        self.kv_unified = kv_unified
         self.n_vocab = model.vocab.n_tokens
         self.n_embd_out: int = lib.llama_model_n_embd_out(model.handle)
         self.n_classes: int = lib.llama_model_n_cls_out(model.handle)
@@ -206,9 +207,19 @@ class Context:
 
         False: this model cannot forget a part; nothing changed.
         """
+        if sequence != -1:
+            self._check(sequence)
         return bool(lib.llama_memory_seq_rm(self._memory, sequence, p0, p1))
 
     def seq_cp(self, source: int, target: int, p0: int = -1, p1: int = -1) -> None:
+        """Let `target` hold what `source` holds of positions [p0, p1).
+
+        Raises:
+            NotSupported: a part only, where each sequence has its own part of the cache.
+        """
+        self._check(source, target)
+        if not self.kv_unified and source != target and (p0 > 0 or p1 >= 0):
+            raise NotSupported("without kv_unified a sequence can only be copied as a whole")
         lib.llama_memory_seq_cp(self._memory, source, target, p0, p1)
 
     def seq_keep(self, sequence: int) -> None:
@@ -222,13 +233,16 @@ class Context:
         """Shift positions [p0, p1) by `delta`; needs `can_shift`."""
         if not self.can_shift:
             raise ServerError("this model's cache cannot shift positions")
+        self._check(sequence)
         lib.llama_memory_seq_add(self._memory, sequence, p0, p1, delta)
 
     def seq_pos_min(self, sequence: int) -> int:
         """The first position in the cache, -1 if the sequence is empty."""
+        self._check(sequence)
         return int(lib.llama_memory_seq_pos_min(self._memory, sequence))
 
     def seq_pos_max(self, sequence: int) -> int:
+        self._check(sequence)
         return int(lib.llama_memory_seq_pos_max(self._memory, sequence))
 
     def memory_clear(self, data: bool = True) -> None:
@@ -245,6 +259,7 @@ class Context:
         Raises:
             ServerError: the cache is released.
         """
+        self._check(sequence)
         self._require_kv()
         flags = lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY if partial else 0
         state = np.empty(lib.llama_state_seq_get_size_ext(self.handle, sequence, flags), np.uint8)
@@ -257,6 +272,7 @@ class Context:
         Raises:
             ServerError: the cache is released.
         """
+        self._check(sequence)
         self._require_kv()
         flags = lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY if partial else 0
         return bool(lib.llama_state_seq_set_data_ext(self.handle, ffi.from_buffer("uint8_t[]", state), len(state), sequence, flags))
@@ -273,6 +289,11 @@ class Context:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _check(self, *sequences: int) -> None:
+        for sequence in sequences:
+            if not 0 <= sequence < self.n_seq_max:  # llama.cpp would end the process
+                raise InvalidRequest(f"sequence {sequence} is not one of the context's {self.n_seq_max}")
 
     def _require_kv(self) -> None:
         if lib.lsm_device_is_released(self.owner, lib.LSM_CLASS_KV):

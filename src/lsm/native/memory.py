@@ -5,6 +5,7 @@ The rules of the shim (`cffi_build/shim/lsm_device.h`) are the caller's: one thr
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -102,6 +103,30 @@ class DeviceMemory:
         out = ffi.new("uint64_t[4]")
         lib.lsm_device_bytes(self.owner, _bits((memory_class,)), out)
         return Bytes(*out)
+
+
+    def open_source(self, path: str | os.PathLike[str], memory_class: MemoryClass = MemoryClass.WEIGHTS) -> None:
+        """The GGUF file at `path` will be the copy of weights that are about to be loaded inside `owner_scope`.
+
+        Raises:
+            ModelFileError: it cannot be read.
+        """
+        err = message_buffer()
+        check(lib.lsm_source_open(self.owner, BITS[memory_class], os.fsencode(path), err, len(err)), err)
+
+    def bind_sources(self, memory_class: MemoryClass = MemoryClass.WEIGHTS) -> None:
+        """After the load: compare what can be compared with the files, and keep copies of what they do not hold.
+
+        Raises:
+            SourceChanged: a file was replaced during the load.
+            DeviceMemoryError: the host has no room for the copies.
+        """
+        err = message_buffer()
+        check(lib.lsm_source_bind(self.owner, BITS[memory_class], err, len(err)), err)
+
+    def forget(self) -> None:
+        """After the owner's models and contexts are freed: close its files."""
+        lib.lsm_device_forget(self.owner)
 
 
 def _bits(classes: tuple[MemoryClass | str, ...]) -> int:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from lsm.errors import DeviceMemoryError, LsmError, ModelFileError
-from lsm.native.checks import check, message_buffer
 from lsm.native.library import ffi, lib
 from lsm.native.memory import DeviceMemory, install, owner_scope
 from lsm.native.vocab import Vocab
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["LoadCancelled", "Model"]
 
 Progress = Callable[[float], bool | None]
+
+_open_owners: set[int] = set()  # one model for each owner: verbs act on all that an owner has
 
 SPLIT_NAME = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
 
@@ -71,20 +72,24 @@ class Model:
         """
         install()
         path = Path(path)
-        err = message_buffer()
+        memory = DeviceMemory(owner)
+        if owner in _open_owners:
+            raise ValueError(f"owner {owner} has an open model already")
         try:
             for part in split_files(path):
-                check(lib.lsm_source_open(owner, lib.LSM_CLASS_WEIGHTS, os.fsencode(part), err, len(err)), err)
+                memory.open_source(part)
             handle = _load(path, owner, n_gpu_layers, progress)
             try:
-                check(lib.lsm_source_bind(owner, lib.LSM_CLASS_WEIGHTS, err, len(err)), err)
-                return cls(handle, owner, path)
+                memory.bind_sources()
+                model = cls(handle, owner, path)
             except BaseException:
                 lib.llama_model_free(handle)
                 raise
         except BaseException:
-            lib.lsm_device_forget(owner)
+            memory.forget()
             raise
+        _open_owners.add(owner)
+        return model
 
     def meta(self, key: str) -> str | None:
         """A scalar of the file's metadata as text; None if it is absent or an array."""
@@ -103,7 +108,8 @@ class Model:
             context.close()
         lib.llama_model_free(self.handle)
         self.handle = ffi.NULL
-        lib.lsm_device_forget(self.owner)
+        self.memory.forget()
+        _open_owners.discard(self.owner)
 
     def __enter__(self) -> Self:
         return self
