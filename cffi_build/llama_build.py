@@ -50,7 +50,7 @@ def ensure_prefix(arguments: Sequence[str], environ: Mapping[str, str]) -> Path:
         raise BuildRefused(f"lsm builds on Linux; this is {sys.platform}")
     recipe = make_recipe(arguments, environ)
     cache = cache_directory(environ)
-    cache.mkdir(parents=True, exist_ok=True)
+    make_writable(cache)
     prefix = cache / f"native-{recipe.key}"
     with exclusive(cache / "build.lock"):
         if environ.get("LSM_LLAMA_CPP_DIR") or not prefix.is_dir():
@@ -61,6 +61,16 @@ def ensure_prefix(arguments: Sequence[str], environ: Mapping[str, str]) -> Path:
                 staging = build(recipe, source, Path(scratch), environ)
                 staging.rename(prefix)
     return prefix
+
+
+def make_writable(cache: Path) -> None:
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        (cache / "build.lock").touch()
+    except OSError as error:
+        raise BuildRefused(
+            f"the build cache {cache} cannot be written ({error.strerror}). Set LSM_CACHE_DIR to a directory that can."
+        ) from None
 
 
 @contextmanager
@@ -91,8 +101,7 @@ def build(recipe: Recipe, source: Path, scratch: Path, environ: Mapping[str, str
     copy_headers(source, prefix / "include")
     if recipe.features:
         build_fallback(recipe, source, scratch, lib, environ)
-    shutil.copytree(source / "licenses", lib / "licenses")
-    shutil.copy(source / "LICENSE", lib / "licenses/LICENSE-llama.cpp")
+    copy_licenses(source, lib / "licenses")
     (lib / "build.json").write_text(json.dumps(describe(recipe), indent=2) + "\n")
     return prefix
 
@@ -108,6 +117,14 @@ def copy_headers(source: Path, include: Path) -> None:
         target.mkdir(parents=True, exist_ok=True)
         for header in (source / directory).glob(pattern):
             shutil.copy(header, target)
+
+
+def copy_licenses(source: Path, target: Path) -> None:
+    """The license of llama.cpp and of everything it brings along: they go where the libraries go."""
+    target.mkdir()
+    for license_file in source.rglob("LICENSE*"):
+        owner = "llama.cpp" if license_file.parent == source else license_file.parent.name
+        shutil.copy(license_file, target / (license_file.name if owner == "licenses" else f"LICENSE-{owner}"))
 
 
 def build_fallback(recipe: Recipe, source: Path, scratch: Path, lib: Path, environ: Mapping[str, str]) -> None:
@@ -139,6 +156,8 @@ def run_cmake(
         "GIT_EXE": "",  # ggml would ask git for its commit, and the nearest repository may be the user's home directory
         "CMAKE_INSTALL_PREFIX": str(prefix),
     }
+    if not shutil.which("cmake"):
+        raise BuildRefused("cmake is not installed. Install it, or let pip do so: leave out --no-build-isolation.")
     configure = ["cmake", "-S", str(HERE / "llama"), "-B", str(build_directory), *recipe.extra_arguments]
     if shutil.which("ninja") and "-G" not in recipe.extra_arguments:
         configure += ["-G", "Ninja"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from . import cpu_flags, llama_source
 
-LAYOUT = 1  # raise it when llama_build.py changes what it puts into a prefix
+LAYOUT = 2  # raise it when llama_build.py changes what it puts into a prefix
 INPUTS = (llama_source.MANIFEST, cpu_flags.SELF_TEST, Path(__file__).with_name("llama") / "CMakeLists.txt")
 
 # What we ask for unless the user says otherwise. OpenMP's threads spin: with more threads than free cores they stop each other.
@@ -128,7 +128,7 @@ def make_recipe(arguments: Sequence[str], environ: Mapping[str, str]) -> Recipe:
 
 
 def describe(recipe: Recipe) -> dict[str, object]:
-    """What build_info() tells about a build; travels in the wheel, so no path of this machine in it."""
+    """What build_info() tells about a build; it travels in the wheel, so without CMake's own options: they hold paths."""
     changed = {name: value for name, value in recipe.options.items() if DEFAULTS.get(name) != value and not name.startswith("CMAKE_")}
     return {
         "llama_cpp_commit": recipe.commit,

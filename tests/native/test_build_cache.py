@@ -102,3 +102,24 @@ def test_finished_prefix_is_used_again(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(built) == 1
     assert llama_build.ensure_prefix(["-DGGML_LLAMAFILE=OFF"], environ) != llama_build.ensure_prefix([], environ)
     assert len(built) == 2
+
+
+def test_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """Build: a cache directory that is a file, or read-only, is named with the remedy."""
+    (tmp_path / "file").touch()
+    with pytest.raises(recipe.BuildRefused, match="file/cache cannot be written .* Set LSM_CACHE_DIR"):
+        llama_build.ensure_prefix([], os.environ | {"LSM_CACHE_DIR": str(tmp_path / "file" / "cache")})
+
+
+def test_licenses_of_everything_compiled_in_go_with_the_libraries(tmp_path: Path) -> None:
+    """Build: the libraries contain code of several owners, whose licenses ask to be passed on."""
+    for name in ("LICENSE", "licenses/LICENSE-jsonhpp", "vendor/hash/xxhash/LICENSE", "vendor/hash/rotate-bits/LICENSE.md"):
+        (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "source" / name).write_text(name)
+    llama_build.copy_licenses(tmp_path / "source", tmp_path / "out")
+    assert {path.name: path.read_text() for path in (tmp_path / "out").iterdir()} == {
+        "LICENSE-llama.cpp": "LICENSE",
+        "LICENSE-jsonhpp": "licenses/LICENSE-jsonhpp",
+        "LICENSE-xxhash": "vendor/hash/xxhash/LICENSE",
+        "LICENSE-rotate-bits": "vendor/hash/rotate-bits/LICENSE.md",
+    }
