@@ -16,10 +16,8 @@ LINE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 def set_up_log(settings: Settings) -> None:
     """Once, before anything is loaded.  Raises ConfigError if the file cannot be written."""
     handler = _file_handler(settings) if settings.log_file else logging.StreamHandler()
-    handler.setFormatter(logging.Formatter(LINE))
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(max(LEVELS[settings.verbosity], logging.INFO))  # of other libraries, what they hold for information is enough
+    level_of_others = max(LEVELS[settings.verbosity], logging.INFO)  # of other libraries, what they hold for information is enough
+    logging.basicConfig(format=LINE, level=level_of_others, handlers=[handler], force=True)
     logging.getLogger("lsm").setLevel(LEVELS[settings.verbosity])
     logging.getLogger("lsm.llama").setLevel(LLAMA_LEVELS[settings.verbosity])
     for warning in settings.warnings:
