@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import trio
 
 import lsm
-from lsm.errors import ArenaError, DecodeFailed, InvalidRequest, ModelFailed, ModelLoading, NotFound
+from lsm.errors import ArenaError, DecodeFailed, InvalidRequest, ModelFailed, ModelLoading, NotFound, ServerError
 from tests.transports.limits import within_limit
 from tests.transports.scripted_host import open_scripted_host
 
@@ -166,6 +167,30 @@ def test_opening_fails_with_the_error_itself() -> None:
         lsm.open({"echo": "echo.gguf"}, open_host=refuse)
 
 
+def test_a_host_that_dies_ends_every_call() -> None:
+    """Design 7: nobody waits for ever on a thread that is gone, and the error says what happened."""
+    die = threading.Event()
+
+    @asynccontextmanager
+    async def mortal(settings: lsm.Settings) -> Any:
+        async def body() -> None:
+            await trio.to_thread.run_sync(die.wait, 10)
+            raise DecodeFailed("gone, as scripted")
+
+        async with trio.open_nursery() as nursery, open_scripted_host(settings) as host:
+            nursery.start_soon(body)
+            yield host
+
+    models = lsm.open({"echo": "echo.gguf"}, open_host=mortal)
+    stream = models["echo"].stream_complete(STALL)
+    next(stream)
+    die.set()
+    with pytest.raises(ServerError, match="has ended: gone, as scripted"):
+        within_limit(lambda: next(stream))
+    with pytest.raises(InvalidRequest, match="closed"):
+        within_limit(lambda: models["echo"])
+
+
 @pytest.mark.parametrize(("path", "error"), [("loading.gguf", ModelLoading), ("broken.gguf", ModelFailed)])
 def test_a_model_that_is_not_there_says_why(path: str, error: type[Exception]) -> None:
     """Part 8 of first light: a broken model is an error of the request, not of the program."""
@@ -181,30 +206,30 @@ def test_an_unknown_model_names_the_known_ones(models: lsm.Models) -> None:
         models["smollm2"]
 
 
-PROGRAM = """
-import sys
-import lsm
+IMPORTS = """
+import contextlib, signal, sys, threading
+import lsm, trio
 from tests.transports.scripted_host import open_scripted_host
-models = lsm.open({"echo": "echo.gguf"}, open_host=open_scripted_host)
 """
+OPEN = 'models = lsm.open({"echo": "echo.gguf"}, open_host=open_scripted_host)\n'
 
 
-def run_program(rest: str) -> subprocess.CompletedProcess[str]:
+def run_program(program: str) -> subprocess.CompletedProcess[str]:
     root = Path(__file__).parents[2]
-    return subprocess.run([sys.executable, "-c", PROGRAM + rest], capture_output=True, text=True, timeout=20, cwd=root)
+    return subprocess.run([sys.executable, "-c", IMPORTS + program], capture_output=True, text=True, timeout=20, cwd=root)
 
 
 def test_a_program_that_forgets_to_close_ends_cleanly() -> None:
     """Design 7: no hang and no noise at the end of the program, a stream left open included."""
-    ended = run_program("stream = models['echo'].stream_complete('x [stall]'); print(next(stream))")
+    ended = run_program(OPEN + "stream = models['echo'].stream_complete('x [stall]'); print(next(stream))")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "x\n", "")
 
 
 def test_ctrl_c_in_a_call_cancels_it() -> None:
     """Design 7: the interrupt reaches the caller, and the slot is free for the next request."""
     ended = run_program(
-        """
-import signal, threading
+        OPEN
+        + """
 
 def press_ctrl_c():
     while not models['echo'].state['requests']['running']:
@@ -219,3 +244,25 @@ except KeyboardInterrupt:
 """
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "interrupted next\n", "")
+
+
+def test_ctrl_c_while_opening_gives_up() -> None:
+    """Design 7: what is being opened is cancelled, not left behind."""
+    ended = run_program(
+        """
+@contextlib.asynccontextmanager
+async def never(settings):
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    try:
+        await trio.sleep_forever()
+    finally:
+        print('cancelled')
+    yield
+
+try:
+    lsm.open({"echo": "echo.gguf"}, open_host=never)
+except KeyboardInterrupt:
+    print('interrupted', threading.active_count())
+"""
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "cancelled\ninterrupted 1\n", "")

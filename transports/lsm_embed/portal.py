@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 import trio
 
-from lsm.errors import ServerError
+from lsm.errors import InvalidRequest, ServerError
 from lsm_embed.errors import closed, single_errors
 
 T = TypeVar("T")
@@ -65,16 +65,18 @@ class Portal(Generic[C]):
         self._lock = threading.Lock()
         self._tasks: set[Task[Any]] = set()
         self._scope = trio.CancelScope()
+        self._opening = True
         self._nursery: trio.Nursery | None = None
         started: Future[tuple[trio.lowlevel.TrioToken, trio.Event]] = Future()
         opened: Future[C] = Future()
         self._thread = threading.Thread(target=self._run, args=(open_context, started, opened), name=name, daemon=True)
-        self._thread.start()
-        self._token, self._closing = started.result()
         try:
+            self._thread.start()
+            self._token, self._closing = started.result()
             self.context = opened.result()
-        except BaseException:
-            self.close()  # an interrupt may have ended the wait before the context was open
+        except BaseException:  # an interrupt may end the wait before the context is open
+            self._token, self._closing = started.result()
+            self.close()
             raise
 
     def start(self, function: Callable[..., Awaitable[T]], *args: Any) -> Task[T]:
@@ -119,8 +121,9 @@ class Portal(Generic[C]):
         except Exception as error:
             reason = error if not opened.done() else _ended(error)
         finally:
-            if not opened.done():
-                opened.set_exception(reason)
+            for future in (started, opened):
+                if not future.done():
+                    future.set_exception(reason)
             with self._lock:
                 left = list(self._tasks)
             for task in left:
@@ -132,15 +135,18 @@ class Portal(Generic[C]):
         with self._scope:
             async with open_context() as context, trio.open_nursery() as nursery:
                 self._nursery = nursery
+                self._opening = False
                 opened.set_result(context)
-                await closing.wait()
-                self._nursery = None
+                try:
+                    await closing.wait()
+                finally:
+                    self._nursery = None  # also when the context ends by itself: nothing more may start
                 nursery.cancel_scope.cancel()
 
     def _leave(self) -> None:
         """An open context is left in peace; one that is still being opened is cancelled."""
         self._closing.set()
-        if self._nursery is None:
+        if self._opening:
             self._scope.cancel()
 
     def _spawn(self, task: Task[T], function: Callable[..., Awaitable[T]], args: tuple[Any, ...]) -> None:
@@ -151,13 +157,14 @@ class Portal(Generic[C]):
 
 
 async def _perform(task: Task[T], function: Callable[..., Awaitable[T]], args: tuple[Any, ...]) -> None:
+    """What ends because the portal ends gets its error from there, with the reason."""
     try:
         with task.scope:
             task.future.set_result(await function(*args))
+        if task.scope.cancelled_caught:
+            task.fail(InvalidRequest("the caller has called this off"))
     except Exception as error:
         task.future.set_exception(error)
-    finally:
-        task.fail(closed())
 
 
 def _soon(token: trio.lowlevel.TrioToken, function: Callable[..., Any], *args: Any) -> bool:
