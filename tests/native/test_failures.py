@@ -62,6 +62,34 @@ def test_a_restore_that_fails_half_way_changes_nothing(
         assert failures >= 3 * 3  # at least one buffer of each class, in each pause
 
 
+def writable_bytes() -> int:
+    """Of this process's address space; reserved addresses without memory under them are not writable."""
+    total = 0
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        addresses, permissions = line.split()[:2]
+        if permissions.startswith("rw"):
+            first, last = (int(address, 16) for address in addresses.split("-"))
+            total += last - first
+    return total
+
+
+@pytest.mark.parametrize(("point", "error"), [("LSM_FAULT_MAP", DeviceMemoryError), ("LSM_FAULT_FILL", ModelFileError)])
+def test_a_restore_that_fails_half_way_gives_back_what_it_took(tiny_llama: Path, owner: int, point: str, error: type[LsmError]) -> None:
+    """S10: whichever buffer it fails at, none of the memory taken before stays taken."""
+    with Model.load(tiny_llama, owner) as model:
+        open_context(model, n_ctx=4096, n_seq_max=1, n_ubatch=128, type_k="f32", type_v="f32")
+        sizes = [model.memory.bytes(name).device for name in ("kv", "compute")]
+        model.memory.release(*ALL)
+        away = writable_bytes()
+
+        def nothing_taken() -> None:
+            assert writable_bytes() - away < min(sizes) // 2
+
+        assert min(sizes) > 4 << 20  # far above what Python itself may map meanwhile
+        assert fail_at_each(getattr(lib, point), lambda: model.memory.restore(*ALL), nothing_taken, error) >= 3
+        assert writable_bytes() - away > sum(sizes)
+
+
 def test_a_release_without_room_for_copies_releases_nothing(tiny_gemma3: Path, owner: int) -> None:
     """S9: the host has no room: everything stays resident, no copies are left behind, and a later release works."""
     with Model.load(tiny_gemma3, owner) as model:
