@@ -161,7 +161,7 @@ class Settings:
         read=Whole(1, 512, {"-1": -1}),
         default=-1,
         env="LLAMA_ARG_THREADS",
-        help="CPU threads for generation; -1: as many as this process may use",
+        help="CPU threads for generation; -1: the cores that this process may use",
     )
     threads_batch: int = setting(
         "-tb",
