@@ -77,7 +77,7 @@ def writable_bytes() -> int:
 def test_a_restore_that_fails_half_way_gives_back_what_it_took(tiny_llama: Path, owner: int, point: str, error: type[LsmError]) -> None:
     """S10: whichever buffer it fails at, none of the memory taken before stays taken."""
     with Model.load(tiny_llama, owner) as model:
-        open_context(model, n_ctx=4096, n_seq_max=1, n_ubatch=128, type_k="f32", type_v="f32")
+        open_context(model, n_ctx=4096, n_seq_max=1, n_batch=512, n_ubatch=512, type_k="f32", type_v="f32")
         sizes = [model.memory.bytes(name).device for name in ("kv", "compute")]
         model.memory.release(*ALL)
         away = writable_bytes()
