@@ -15,6 +15,7 @@ import lsm_embed
 import pytest
 
 import lsm
+from tests.transports.limits import LIMIT_S
 from tests.transports.scripted_host import open_scripted_host
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -54,7 +55,7 @@ def test_the_example_for_mcp_runs(tmp_path: Path) -> None:
     command.chmod(0o755)
     [example] = blocks("mcp.md", "python")
     environment = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
-    ended = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, env=environment, timeout=30)
+    ended = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, env=environment, timeout=LIMIT_S)
     assert (ended.returncode, ended.stdout) == (0, "What is a lock?\n"), ended.stderr
 
 

@@ -18,7 +18,7 @@ import trio
 
 import lsm
 from lsm.errors import ArenaError, DecodeFailed, InvalidRequest, ModelFailed, ModelLoading, NotFound, ServerError
-from tests.transports.limits import within_limit
+from tests.transports.limits import LIMIT_S, within_limit
 from tests.transports.scripted_host import open_scripted_host
 
 STALL = "stop here [stall]"
@@ -111,7 +111,7 @@ def test_many_threads_share_the_models(models: lsm.Models) -> None:
     """Design 7: any thread may call anything."""
     texts = [f"text {number}" for number in range(40)]
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(lambda text: models["echo"].complete(text).text, texts, timeout=10)) == texts
+        assert list(pool.map(lambda text: models["echo"].complete(text).text, texts, timeout=LIMIT_S)) == texts
 
 
 def test_closing_ends_calls_of_other_threads(models: lsm.Models) -> None:
@@ -126,10 +126,10 @@ def test_closing_ends_calls_of_other_threads(models: lsm.Models) -> None:
 
     with ThreadPoolExecutor(1) as pool:
         reader = pool.submit(wait_for_more)
-        waiting.wait(10)
+        waiting.wait(LIMIT_S)
         within_limit(models.close)
         with pytest.raises(InvalidRequest, match="closed"):
-            reader.result(10)
+            reader.result(LIMIT_S)
 
 
 def test_closed_models_say_so(models: lsm.Models) -> None:
@@ -174,7 +174,7 @@ def test_a_host_that_dies_ends_every_call() -> None:
     @asynccontextmanager
     async def mortal(settings: lsm.Settings) -> Any:
         async def body() -> None:
-            await trio.to_thread.run_sync(die.wait, 10)
+            await trio.to_thread.run_sync(die.wait, LIMIT_S)
             raise DecodeFailed("gone, as scripted")
 
         async with trio.open_nursery() as nursery, open_scripted_host(settings) as host:
@@ -216,7 +216,7 @@ OPEN = 'models = lsm.open({"echo": "echo.gguf"}, open_host=open_scripted_host)\n
 
 def run_program(program: str) -> subprocess.CompletedProcess[str]:
     root = Path(__file__).parents[2]
-    return subprocess.run([sys.executable, "-c", IMPORTS + program], capture_output=True, text=True, timeout=20, cwd=root)
+    return subprocess.run([sys.executable, "-c", IMPORTS + program], capture_output=True, text=True, timeout=LIMIT_S, cwd=root)
 
 
 def test_a_program_that_forgets_to_close_ends_cleanly() -> None:

@@ -19,6 +19,7 @@ from lsm_mcp import command, stdio
 
 from lsm.config import Settings
 from lsm.errors import InvalidRequest
+from tests.transports.limits import LIMIT_S
 from tests.transports.scripted_host import ScriptedHost, ScriptedModel, open_scripted_host
 
 FLAGS = ["-m", "echo.gguf", "--alias", "echo"]
@@ -157,7 +158,7 @@ def test_a_signal_ends_an_idle_server_at_once(number: signal.Signals) -> None:
         ask(server, INITIALIZE)
         assert answer(server)["result"]["serverInfo"]["name"] == "lsm"
         server.send_signal(number)
-        assert server.wait(10) == 0
+        assert server.wait(LIMIT_S) == 0
 
 
 @PROCESS
@@ -171,7 +172,7 @@ def test_the_server_ends_with_its_client_even_in_the_middle_of_an_answer() -> No
         assert answer(server)["method"] == "notifications/progress"
         assert server.stdin is not None
         server.stdin.close()
-        assert server.wait(10) == 0
+        assert server.wait(LIMIT_S) == 0
 
 
 @PROCESS
@@ -192,8 +193,10 @@ def test_stdout_carries_nothing_but_the_protocol() -> None:
     """Design 8: whatever prints, prints to stderr."""
     with process("--port", "9", "-v") as server:
         ask(server, INITIALIZE)
-        out, errors = server.communicate(timeout=10)
+        out, errors = server.communicate(timeout=LIMIT_S)
     assert [json.loads(line)["id"] for line in out.splitlines()] == [1]
+    assert "the host opens\n" in errors
+    assert "the host ends\n" in errors
     assert "--port belongs to the HTTP server: no effect here" in errors
 
 

@@ -45,11 +45,12 @@ by_name = {tool.name: tool for tool in TOOLS}
 
 async def serve_stdio(settings: Settings, *, open_host: OpenHost = api.open_host) -> None:
     """Serve the tools until stdin ends or the caller cancels.  Then requests end and the device is given back."""
-    async with serve(settings, open_host) as models:
-        server = build_server(models)
-        with taken_stdout() as wire:
-            lines = cast(AsyncFile[str], read_lines(0))  # the SDK iterates over the one, and calls write and flush of the other
-            async with stdio_server(lines, cast(AsyncFile[str], Writer(wire))) as (received, to_send):
+    with taken_stdout() as wire:
+        async with serve(settings, open_host) as models:
+            server = build_server(models)
+            # The SDK iterates over the one, and calls write and flush of the other.
+            lines, writer = cast(AsyncFile[str], read_lines(0)), cast(AsyncFile[str], Writer(wire))
+            async with stdio_server(lines, writer) as (received, to_send):
                 await server.run(received, to_send, server.create_initialization_options())
 
 
