@@ -51,6 +51,12 @@ class Inbox:
         self._events.append(event)
         self._ready.set()
 
+    def answer(self, event: Event) -> None:
+        """What a kernel call answered at once comes before everything else: the kernel has moved, so must the machine, whatever was asked
+        for meanwhile.  (A cancel between a lock that was won and the news of it would leave the lock with nobody.)"""
+        self._events.appendleft(event)
+        self._ready.set()
+
     async def next(self) -> Event:
         """The next event that is still wanted."""
         while True:

@@ -57,7 +57,7 @@ class LineEffects:
 
     def ticket_make(self) -> None:
         self._try(self._line.ticket_make)
-        self._post("made")
+        self._answer_now("made")
 
     def ticket_lock(self) -> None:
         self._try(self._line.ticket_lock)
@@ -71,7 +71,7 @@ class LineEffects:
     def look_ahead(self) -> None:
         fd = self._try(self._line.ahead)
         if fd < 0:
-            self._post("first")
+            self._answer_now("first")
         else:
             self._reminders.when_hung_up("ahead", fd, "token", "ahead_gone")
 
@@ -126,10 +126,10 @@ class LineEffects:
     def _answer(self, won: bool, yes: str, no: str) -> None:
         if won:
             self._pause_s = PAUSE_MIN_S
-            self._post(yes)
+            self._answer_now(yes)
         else:
             self._reminders.after("pause", self._pause_s, "token", no)
             self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
 
-    def _post(self, event: str) -> None:
-        self._inbox.post(Event("token", event))
+    def _answer_now(self, event: str) -> None:
+        self._inbox.answer(Event("token", event))

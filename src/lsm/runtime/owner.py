@@ -17,13 +17,13 @@ from typing import Any
 import trio
 
 from lsm.arena.line import Line
-from lsm.engine.engine import Cancelled, Ended, Failed, Job, Output, Piece
+from lsm.engine.outputs import Cancelled, Ended, Failed, Job, Output, Piece
 from lsm.errors import LsmError, ModelFailed, ModelFileError, ModelLoading, Unavailable, WakeFailed
 from lsm.machines import LOAD, RESIDENCY, SLEEP, TOKEN
 from lsm.machines.table import Machine
 from lsm.runtime.answer import Answer, Waker
 from lsm.runtime.changes import Changes
-from lsm.runtime.engine_thread import Activity, EnginePort, Report
+from lsm.runtime.engine_port import Activity, EnginePort, Report
 from lsm.runtime.executor import Executor, Observer
 from lsm.runtime.inbox import Event, Inbox, Reminders
 from lsm.runtime.line_effects import LineEffects, LineFailed
@@ -186,7 +186,7 @@ class Owner:
                 self._perform[effect]()
         except LineFailed as failure:
             self._error = failure.error
-            self._post("token", "line_failed")
+            self._inbox.answer(Event("token", "line_failed"))
 
     def _keep(self, report: Report) -> None:
         self.facts = report.facts or self.facts

@@ -9,7 +9,7 @@ from typing import Any
 from lsm.arena.status import Status
 from lsm.arena.status import status as arena_status
 from lsm.errors import ArenaError
-from lsm.runtime.engine_thread import CLASSES
+from lsm.runtime.engine_port import CLASSES
 from lsm.runtime.owner import Owner
 
 _NO_BYTES = {"device": 0, "host": 0, "file": 0}

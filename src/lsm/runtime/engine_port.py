@@ -1,0 +1,52 @@
+"""What an owner asks of an engine, and what it hears from it: the seam between the machines and whatever runs the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from lsm.engine.outputs import Job, Output
+from lsm.errors import LsmError
+from lsm.values import Counters, ModelFacts, SlotInfo
+
+CLASSES = ("weights", "kv", "compute", "encoder", "adapters")  # of device memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What came of a job.  `bytes` is a glance at device memory, taken on the engine thread because moves hold its lock."""
+
+    error: LsmError | None = None
+    facts: ModelFacts | None = None
+    bytes: Mapping[str, Mapping[str, int]] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """What the engine looked like after a batch, for `/slots` and `/metrics`."""
+
+    slots: tuple[SlotInfo, ...] = ()
+    counters: Counters = Counters()
+
+
+Send = Callable[[str, str, Report], None]  # (machine, event, report), called on the trio thread
+Receive = Callable[[list[Output], Activity], None]  # likewise
+
+
+class EnginePort(Protocol):
+    """What an owner asks of an engine.  Every method returns at once; `vocab` is read-only and works any time after a load."""
+
+    def load(self) -> None: ...
+    def load_abort(self) -> None: ...
+    def free(self) -> None: ...
+    def park(self) -> None: ...
+    def resume(self) -> None: ...
+    def release(self, memory_class: str) -> None: ...
+    def report_left(self) -> None: ...
+    def restore(self) -> None: ...
+    def submit(self, job: Job) -> None: ...
+    def cancel(self, request_id: str) -> None: ...
+    def fail_all(self, error: LsmError) -> None: ...
+    @property
+    def vocab(self) -> Any: ...
