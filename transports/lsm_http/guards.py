@@ -102,12 +102,22 @@ class ShieldedSend:
         self._drain_s = drain_s
 
     async def __call__(self, message: Message) -> None:
+        is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
+        if not is_last:
+            # hypercorn takes what is sent to a closed connection, at once and in silence: without this nobody else would ever run.
+            await trio.lowlevel.checkpoint()
+        if not is_last or self._body.ended.is_set():
+            await self._send_shielded(message)
+            return
+        await self._send_shielded({**message, "more_body": True})
+        try:
+            with trio.move_on_after(self._drain_s):
+                await self._body.ended.wait()
+        finally:
+            await self._send_shielded({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send_shielded(self, message: Message) -> None:
         with trio.CancelScope(shield=True):
-            if message["type"] == "http.response.body" and not message.get("more_body", False) and not self._body.ended.is_set():
-                await self._send({**message, "more_body": True})
-                with trio.move_on_after(self._drain_s):
-                    await self._body.ended.wait()
-                message = {"type": "http.response.body", "body": b"", "more_body": False}
             await self._send(message)
 
 
