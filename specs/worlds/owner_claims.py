@@ -1,0 +1,49 @@
+"""What must hold for one model's owner, in every state and on every fair run."""
+
+from __future__ import annotations
+
+from specs.explore import Predicate
+from specs.fairness import FINITE
+from specs.worlds.owner_state import ALL, BATCHES, COMPUTE, HOLDS, WEIGHTS, Owner
+
+MESSAGES = 12  # more in the inbox at once would mean that machines talk in circles
+
+
+def _batch_may_run(owner: Owner) -> bool:
+    return owner.running and not owner.jobs and any(0 < left <= BATCHES for left in owner.clients)
+
+
+INVARIANTS: dict[str, Predicate[Owner]] = {
+    "no event is refused": lambda o: not o.refused,
+    "memory on the device only with the token": lambda o: not o.device & (WEIGHTS | COMPUTE) or o.locked,
+    "the token's lock is held exactly in its states": lambda o: o.locked == (o.token in HOLDS),
+    "a batch runs only with everything on the device": lambda o: not _batch_may_run(o) or o.device == ALL,
+    "demand is the number of those who wait": lambda o: o.demand
+    == sum(left > 0 for left in o.clients) + (o.load in ("queued", "loading", "aborting")),
+    "the engine runs only when awake": lambda o: not (o.running and not o.jobs) or o.token in ("awake", "draining"),
+    "few messages are under way": lambda o: len(o.inbox) <= MESSAGES,
+}
+
+GOALS: dict[str, Predicate[Owner]] = {
+    "the model is awake": lambda o: o.sleep == "awake" and o.load == "ready" and o.token == "awake" and not o.jobs,
+    "the device is free and nobody waits": lambda o: o.token == "asleep" and not o.inbox and not o.jobs and not o.demand,
+}
+
+def group(label: str) -> str | None:
+    """Who is obliged to take a step, for weak fairness.
+
+    Nobody is obliged to come, to want the device, or to let the idle time pass; calls, cancels and faults come finitely often.
+    """
+    kind, _, rest = label.partition(".")
+    match kind:
+        case "cancel" | "call" | "wake" | "fault":
+            return FINITE
+        case "handle":
+            return FINITE if label.endswith(" patient") else "owner"  # patience ends
+        case "engine" | "line":
+            return kind
+        case "batch" | "timer" if rest != "idle":
+            return label
+        case "look" if rest == "False":
+            return "look"
+    return None
