@@ -1,0 +1,70 @@
+"""Runs SPIN on a world.  Needs `spin` and a C compiler."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lsm.machines.table import Machine
+from lsm.machines.token import TOKEN
+from specs.promela import promela
+from specs.worlds.token import KERNEL
+
+WORLD = Path(__file__).parent / "worlds" / "token.pml"
+AT_ONCE = ("hold_start", "quantum_start", "quantum_stop")
+REMEDY = "SPIN is missing: apt-get install -y --no-install-recommends spin gcc libc6-dev"
+
+
+class SpinError(Exception):
+    """SPIN did not give a verdict; the message is what it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    states: int
+    errors: int
+
+
+def available() -> bool:
+    return shutil.which("spin") is not None and shutil.which("gcc") is not None
+
+
+def count_states(n: int, defines: Sequence[str] = (), table: Machine = TOKEN, table_log2: int = 22) -> Verdict:
+    """Every state of the world with `n` processes, without reduction; assertions are checked on the way."""
+    return _run(n, defines, table, ["-DNOREDUCE", "-DSAFETY", "-DNOCLAIM"], [f"-w{table_log2}", "-m2000000"])
+
+
+def check_served(n: int, defines: Sequence[str] = (), table: Machine = TOKEN) -> Verdict:
+    """Whoever has a ticket gets the token, on every run that is weakly fair to every process, clock and load."""
+    return _run(n, ["-DLIVE", *defines], table, ["-DNFAIR=3"], ["-a", "-f", "-N", "served", "-w22", "-m2000000"])
+
+
+def _run(n: int, defines: Sequence[str], table: Machine, compile_flags: Sequence[str], run_flags: Sequence[str]) -> Verdict:
+    if not available():
+        raise SpinError(REMEDY)
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(WORLD, folder)
+        (Path(folder) / "token_table.pml").write_text(promela(table, KERNEL, AT_ONCE))
+        _call(folder, ["spin", "-a", f"-DN={n}", *defines, WORLD.name])
+        _call(folder, ["gcc", "-w", "-O2", "-DCOLLAPSE", "-DVECTORSZ=2048", *compile_flags, "-o", "pan", "pan.c"])
+        return _verdict(_call(folder, ["./pan", *run_flags]))
+
+
+def _call(folder: str, command: Sequence[str]) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    text = done.stdout + done.stderr
+    if done.returncode != 0 or "max search depth too small" in text or re.search(r"spin: .*[Ee]rror", text):
+        raise SpinError(f"{' '.join(command)}\n{text}")
+    return text
+
+
+def _verdict(text: str) -> Verdict:
+    states, errors = re.search(r"(\d+) states, stored", text), re.search(r"errors: (\d+)", text)
+    if not states or not errors:
+        raise SpinError(text)
+    return Verdict(int(states[1]), int(errors[1]))
