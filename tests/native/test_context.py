@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -165,6 +165,8 @@ def test_bad_batches_are_refused(context: Context) -> None:
         context.step(*block(0, 0))
     with pytest.raises(InvalidRequest, match="1 to 128"):
         context.step(*block(0, 129))
+    with pytest.raises(InvalidRequest, match="at most 3 outputs"):
+        context.step(ints(5, 6, 7, 8), ints(0, 1, 2, 3), ints(0, 0, 0, 0), flags(1, 1, 1, 1), ints(0))
     with pytest.raises(InvalidRequest, match="same length"):
         context.step(ints(5), ints(0, 1), ints(0), flags(1), ints(0))
     with pytest.raises(TypeError, match="int32"):
@@ -182,6 +184,25 @@ def test_rows_that_are_not_there_are_refused(context: Context) -> None:
         context.logits(0)
     with pytest.raises(InvalidRequest, match="no embedding"):
         context.embedding(0)
+
+
+def test_many_outputs_are_served_where_they_were_asked_for(model: Model) -> None:
+    """Design 6: every token of a batch can have logits."""
+    with open_context(model, n_outputs_max=64) as context:
+        tokens, positions, sequences, outputs, _ = block(0, 64)
+        rows = np.arange(64, dtype=np.int32)
+        step = context.step(tokens, positions, sequences, outputs + flags(1), rows, logits=True)
+        assert step.code == 0 and step.logits is not None and step.logits.shape == (64, context.n_vocab)
+
+
+@pytest.mark.slow
+def test_a_context_pays_for_the_outputs_it_asks_for(real_model: Callable[[str], Path], owner: int) -> None:
+    """Design 4: with the 262,144 tokens of Gemma 3 the rows of a whole batch would cost half a gigabyte."""
+    with Model.load(real_model("gemma3"), owner) as gemma:
+        with open_context(gemma, n_batch=512, n_ubatch=512):
+            few = gemma.memory.bytes("compute").device
+        with open_context(gemma, n_batch=512, n_ubatch=512, n_outputs_max=512):
+            assert gemma.memory.bytes("compute").device > 512 << 20 > 8 * few
 
 
 def test_embeddings(model: Model) -> None:

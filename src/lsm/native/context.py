@@ -61,6 +61,8 @@ class Context:
         n_ctx: positions for all sequences together; 0: as many as the model was trained for.
         kv_unified: one cache that all sequences share, rather than an equal part for each.
         flash_attn: auto, on or off.  type_k, type_v: a key of CACHE_TYPES.
+        n_outputs_max: rows with logits in one batch; 0: one for each sequence. Each costs n_vocab floats of compute memory, so
+            llama.cpp's own default of n_batch costs half a gigabyte where the vocabulary is large. With `embeddings` it is n_batch.
 
     Raises:
         ConfigError: a value that llama.cpp does not know.
@@ -85,6 +87,7 @@ class Context:
         type_v: str = "f16",
         swa_full: bool = False,
         embeddings: bool = False,
+        n_outputs_max: int = 0,
     ) -> None:
         params = lib.llama_context_default_params()
         params.n_ctx, params.n_batch, params.n_ubatch, params.n_seq_max = n_ctx, n_batch, n_ubatch, n_seq_max
@@ -94,6 +97,8 @@ class Context:
         params.type_v = _lookup(CACHE_TYPES, type_v, "type_v")
         params.kv_unified, params.swa_full, params.embeddings = kv_unified, swa_full, embeddings
         params.no_perf = True
+        self.n_outputs_max = n_batch if embeddings else max(n_outputs_max, n_seq_max)
+        params.n_outputs_max = self.n_outputs_max
         lib.lsm_device_allocation_failed()  # forget an earlier one
         with owner_scope(owner):
             self.handle = lib.llama_init_from_model(model.handle, params)
@@ -147,6 +152,8 @@ class Context:
         n, n_rows = len(tokens), len(rows)
         if not len(positions) == len(sequences) == len(outputs) == n:
             raise InvalidRequest("tokens, positions, sequences and outputs must have the same length")
+        if np.count_nonzero(outputs) > self.n_outputs_max:  # llama.cpp would end the process
+            raise InvalidRequest(f"a batch of this context has at most {self.n_outputs_max} outputs")
         if samplers is not None and len(samplers) != n_rows:
             raise InvalidRequest("there must be one sampler, or None, for each row")
         sampled = np.full(n_rows, -1, np.int32)
