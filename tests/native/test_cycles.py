@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -127,6 +128,26 @@ def test_two_models_take_turns(tiny_llama: Path, tiny_mamba: Path, owner: int) -
         first.memory.release(*ALL)
         second.memory.restore(*ALL)
         assert story(second, contexts[second], turn(second, first)).same_as(undisturbed[second])
+
+
+def test_owners_do_not_disturb_each_other(tiny_llama: Path, tiny_gemma3: Path, owner: int) -> None:
+    """S10: each on its own thread, one decoding while the other moves."""
+    with Model.load(tiny_llama, owner) as first, Model.load(tiny_gemma3, owner + 500_000) as second:
+        contexts = {model: open_context(model) for model in (first, second)}
+        undisturbed = {model: story(model, contexts[model], lambda: None) for model in (first, second)}
+        disturbed = []
+
+        def live(model: Model) -> None:
+            for _ in range(3):
+                if not story(model, contexts[model], cycle(model, contexts[model], *ALL)).same_as(undisturbed[model]):
+                    disturbed.append(model.architecture)
+
+        threads = [threading.Thread(target=live, args=(model,)) for model in (first, second)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert disturbed == []
 
 
 @pytest.mark.slow
