@@ -13,7 +13,7 @@ import pytest
 
 from cffi_build import backend, cpu_flags, declarations, llama_source, recipe
 
-ROOT = Path(__file__).parents[2]
+PORTABLE = {"libggml", "base", "cpu", "libllama", "libmtmd"}  # libraries of every build; GPU backends are not looked at
 
 
 # --- the pinned source ---------------------------------------------------------------------------------------------------------------
@@ -268,3 +268,19 @@ def test_baseline_backend_stands_in_under_the_same_soname() -> None:
     assert f"Library soname: [{usual.name}]" in dynamic
     assert f"Shared library: [{base.name}]" in dynamic
     assert "Library runpath: [$ORIGIN/..]" in dynamic
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="instruction sets of x86-64")
+def test_only_the_usual_cpu_backend_needs_a_newer_processor() -> None:
+    """Build: what is mapped on every processor holds no AVX instruction; that the usual backend does shows that the search finds them."""
+    from lsm.native.library import library_directory
+
+    libraries = [path for path in library_directory().rglob("lib*.so*") if path.name.split(".")[0].removeprefix("libggml-") in PORTABLE]
+    assert len(libraries) == 6
+    using_avx = []
+    for path in libraries:
+        listing = subprocess.run(["objdump", "-d", path], capture_output=True, text=True, check=True).stdout
+        if "%ymm" in listing or "%zmm" in listing:
+            using_avx.append(path.relative_to(library_directory()).name)
+    assert using_avx == [next(library_directory().glob("libggml-cpu.so*")).name]
