@@ -71,7 +71,7 @@ class Runner:
 
 
 def open_context(model: Model, **settings: object) -> Context:
-    defaults = {"n_ctx": 512, "n_batch": 128, "n_ubatch": 64, "n_seq_max": 3, "kv_unified": False, "threads": 1, "threads_batch": 1}
+    defaults = {"n_ctx": 768, "n_batch": 128, "n_ubatch": 64, "n_seq_max": 3, "kv_unified": False, "threads": 1, "threads_batch": 1}
     return Context(model, model.owner, **(defaults | settings))  # type: ignore[arg-type]
 
 
