@@ -69,7 +69,7 @@ async def test_a_failed_load_can_be_tried_again(autojump_clock: Clock, house: Ho
 async def test_a_model_that_is_not_loaded_refuses_at_once(autojump_clock: Clock, house: House) -> None:
     """B.0: before the model is loaded, 503 Loading model."""
     b = await house.model("b", loaded=False)
-    b.load()
+    await b.load()
     with pytest.raises(ModelLoading):
         house.start(b)
     await b.wake()
@@ -88,12 +88,12 @@ async def test_a_holder_serves_the_task_that_comes_within_the_minimum_hold(autoj
     """S3: contention present at wake, task arrives at +50 ms: served before the release."""
     a = await house.model("a")
     b = await house.model("b", loaded=False)
-    b.load()
+    await b.load()
     await house.until(lambda: b.state("token") == "waiting")
     await a.sleep()
     await a.wake()  # again at the end of the line, behind b: b loads, then yields to a
     c = await house.model("c", loaded=False)
-    c.load()
+    await c.load()
     woken = trio.current_time()
     await trio.sleep(0.05)
     assert await house.serve(a) == 1
@@ -105,9 +105,9 @@ async def test_a_holder_with_nothing_to_do_is_held_for_100_ms_and_then_yields(au
     """S3: no task: release at 100 ms or later; measured from the end of the load as well."""
     a = await house.model("a", loaded=False)
     b = await house.model("b", loaded=False)
-    a.load()
+    await a.load()
     await house.until(lambda: a.state("load") == "loading")
-    b.load()
+    await b.load()
     await house.until(lambda: b.state("load") == "ready")
     (loaded,), (released,) = house.device.times("a", "loaded"), house.device.times("a", "released")
     assert loaded + 0.1 <= released <= loaded + 0.1 + 2 * RELEASE_S
@@ -138,7 +138,7 @@ async def test_a_task_posted_at_any_step_of_falling_asleep_is_served(autojump_cl
     """S2, every interleaving: the request comes after `moment` more events of the owner."""
     a = await house.model("a")
     b = await house.model("b", loaded=False)
-    b.load()
+    await b.load()
     await house.until(lambda: a.state("sleep") == "falling_asleep")
     for _ in range(moment):
         await house.changes.after(house.changes.version)
@@ -301,7 +301,7 @@ async def test_stop_ends_in_every_state(autojump_clock: Clock, house: House, mom
     """Design 2: every wait lists all its exits, stop among them; requests end with an error, not never."""
     a = await house.model("a")
     b = await house.model("b", loaded=False)
-    b.load()
+    await b.load()
     answer = house.start(a, tokens=10_000)
     for _ in range(moment):
         await house.changes.after(house.changes.version)

@@ -33,6 +33,7 @@ class EngineThread:
         self._receive = receive
         self._trio = trio.lowlevel.current_trio_token()
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._loaded = False
         self._running = False
         self._stopped = False
         self._abort = threading.Event()
@@ -71,13 +72,13 @@ class EngineThread:
         self._jobs.put(self._restore)
 
     def submit(self, job: Job) -> None:
-        self._jobs.put(lambda: self._engine.submit(job))
+        self._put_if_loaded(lambda: self._engine.submit(job))
 
     def cancel(self, request_id: str) -> None:
-        self._jobs.put(lambda: self._engine.cancel(request_id))
+        self._put_if_loaded(lambda: self._engine.cancel(request_id))
 
     def fail_all(self, error: LsmError) -> None:
-        self._jobs.put(lambda: self._engine.fail_all(error))
+        self._put_if_loaded(lambda: self._engine.fail_all(error))
 
     async def stop(self) -> None:
         """After the batch that runs.  The model should have been freed before."""
@@ -85,6 +86,10 @@ class EngineThread:
         self._jobs.put(self._stop)
         with trio.move_on_after(STOP_S, shield=True):
             await trio.to_thread.run_sync(self._thread.join, abandon_on_cancel=True)
+
+    def _put_if_loaded(self, act: Callable[[], None]) -> None:
+        """Requests exist only between a load and the next free; what comes later finds none."""
+        self._jobs.put(lambda: act() if self._loaded else None)
 
     # ---- done on the engine thread --------------------------------------------------------------------------------------
 
@@ -99,12 +104,12 @@ class EngineThread:
                 job()
             except Exception as error:  # a fault of ours: this batch's requests end, the engine goes on
                 log.exception("The engine failed; its requests end with an error")
-                self._engine.fail_all(error if isinstance(error, LsmError) else ServerError(f"internal error: {error}"))
+                if self._loaded:
+                    self._engine.fail_all(error if isinstance(error, LsmError) else ServerError(f"internal error: {error}"))
             self._deliver()
 
     def _deliver(self) -> None:
-        outputs = self._engine.outputs()
-        if outputs:
+        if self._loaded and (outputs := self._engine.outputs()):
             activity = Activity(slots=self._engine.slots(), counters=self._engine.counters())
             self._call(lambda: self._receive(outputs, activity))
 
@@ -117,10 +122,11 @@ class EngineThread:
             log.exception("Loading failed")
             self._report("load", "load_failed", error=ModelFileError(f"loading failed: {error}"))
         else:
+            self._loaded = True
             self._report("load", "loaded", facts=facts)
 
     def _free(self) -> None:
-        self._running = False
+        self._running = self._loaded = False
         self._engine.close()
         self._report("load", "freed")
 
@@ -148,7 +154,7 @@ class EngineThread:
             self._report("residency", "entered")
 
     def _stop(self) -> None:
-        self._stopped = True
+        self._stopped, self._loaded = True, False
         self._engine.close()
 
     def _report(self, machine: str, event: str, error: LsmError | None = None, facts: ModelFacts | None = None) -> None:

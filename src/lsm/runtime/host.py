@@ -163,8 +163,7 @@ async def open_local_host(settings: Settings) -> AsyncIterator[LocalHost]:
             owner = owners[source.alias] = _owner(source.alias, line, number, source.path, settings, changes, observer, exits)
             await nursery.start(owner.run)
         host = LocalHost(owners, {source.alias: source.path for source in settings.models}, arena, settings, changes)
-        for owner in owners.values():
-            owner.load()
+        nursery.start_soon(_load_in_order, tuple(owners.values()))
         try:
             yield host
         finally:
@@ -173,6 +172,12 @@ async def open_local_host(settings: Settings) -> AsyncIterator[LocalHost]:
                     for owner in owners.values():
                         stopping.start_soon(owner.stop)
             nursery.cancel_scope.cancel()
+
+
+async def _load_in_order(owners: Sequence[Owner]) -> None:
+    """In the order of the command line: each is in the line before the next one asks."""
+    for owner in owners:
+        await owner.load()
 
 
 def _owner(
@@ -203,15 +208,15 @@ def _engine_config(path: Path, settings: Settings) -> EngineConfig:
     return EngineConfig(
         path=path,
         n_ctx=settings.n_ctx,
-        n_slots=settings.n_slots,
-        kv_unified=settings.has_unified_kv,
+        n_parallel=settings.n_parallel,
+        kv_unified=settings.kv_unified,
         n_batch=settings.n_batch,
         n_ubatch=settings.n_ubatch,
         threads=settings.threads,
         threads_batch=settings.threads_batch,
         flash_attn=settings.flash_attn,
-        type_k=settings.cache_type_k,
-        type_v=settings.cache_type_v,
+        cache_type_k=settings.cache_type_k,
+        cache_type_v=settings.cache_type_v,
         swa_full=settings.swa_full,
         n_gpu_layers=settings.n_gpu_layers,
         slot_prompt_similarity=settings.slot_prompt_similarity,

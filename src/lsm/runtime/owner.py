@@ -18,7 +18,7 @@ import trio
 
 from lsm.arena.line import Line
 from lsm.engine.outputs import Cancelled, Ended, Failed, Job, Output, Piece
-from lsm.errors import LsmError, ModelFailed, ModelFileError, ModelLoading, Unavailable, WakeFailed
+from lsm.errors import ArenaError, DeviceMemoryError, LsmError, ModelFailed, ModelLoading, Unavailable, WakeFailed
 from lsm.machines import LOAD, RESIDENCY, SLEEP, TOKEN
 from lsm.machines.table import Machine
 from lsm.runtime.answer import Answer, Waker
@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 MAP_ATTEMPTS = 6  # with the pauses below: about three seconds for the memory of a dead peer to come back
 BACKOFF_MIN_S = 0.1
 STOP_S = 10.0
+
+BEFORE_THE_LINE = ("asleep", "doorway", "joining")
 
 MakeEngine = Callable[[Callable[[str, str, Report], None], Callable[[list[Output], Activity], None]], EnginePort]
 
@@ -137,9 +139,10 @@ class Owner:
         self._post("sleep", "rest")
         await self._until(lambda: self._times_left != times_left or self.state("sleep") in ("asleep", "waking"))
 
-    def load(self) -> None:
-        """Start loading; `changes` tells how it goes."""
+    async def load(self) -> None:
+        """Start loading, and wait until the place in the line is taken (or the load has ended already)."""
         self._post("load", "load")
+        await self._until(lambda: self.state("token") not in BEFORE_THE_LINE or self.state("load") not in ("unloaded", "queued"))
 
     async def stop(self) -> None:
         """End all requests, unload, give everything back; after `STOP_S` the kernel has to do the rest."""
@@ -149,8 +152,6 @@ class Owner:
         self._fail_wakers(stopping)
         with trio.move_on_after(STOP_S, shield=True) as patience:
             self._post("load", "unload")
-            await self._until(lambda: self.state("load") not in ("queued", "loading"))
-            self._post("load", "unload")  # a load that was called off has failed, or was quicker
             await self._until(lambda: self.state("load") == "unloaded" and self.state("token") == "asleep")
         if patience.cancelled_caught:
             log.warning("%s: did not stop within %.0f s", self.alias, STOP_S)
@@ -210,7 +211,8 @@ class Owner:
         }
 
     def _hopeless(self) -> bool:
-        return isinstance(self._error, ModelFileError)
+        """Whether what went wrong is in the file or the settings: no other turn at the device can mend it."""
+        return self._error is not None and not isinstance(self._error, DeviceMemoryError | ArenaError)
 
     # ---- effects ------------------------------------------------------------------------------------------------------------
 
