@@ -107,9 +107,7 @@ def first_broken(
     return None if name is None else (name, graph.path(len(graph.states) - 1))
 
 
-def reach(
-    initial: State, successors: Successors[State], limit: int, stop: Predicate[State] = lambda state: False
-) -> Graph[State]:
+def reach(initial: State, successors: Successors[State], limit: int, stop: Predicate[State] = lambda state: False) -> Graph[State]:
     """The graph of all states, in order of distance from the initial one; it ends with the first for which `stop` holds."""
     number = {initial: 0}
     graph: Graph[State] = Graph([initial], [], [(-1, "")])

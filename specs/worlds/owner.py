@@ -139,6 +139,9 @@ class World:
                 yield "line.first", self.fire(owner, "token", "first")
                 if self.scenario.line_fails:
                     yield "fault.waiting", self.fire(owner, "token", "line_failed")
+            case "taking" if self.scenario.mistake == "answers queue behind the inbox":
+                if not owner.locked:
+                    yield "line.won", _post(owner._replace(locked=True), "token:token_won")
             case "taking":
                 yield "line.won", self.fire(owner._replace(locked=True), "token", "token_won")
                 if self.scenario.line_fails:
@@ -196,7 +199,8 @@ class World:
         if not owner.context:
             yield "engine.nothing_to_restore", _post(done, "residency:enter_failed")
             return
-        yield "engine.restored", _post(done, "residency:entered")
+        late = KV if self.scenario.mistake == "the KV cache comes back later" and self.scenario.evict_kv else 0
+        yield "engine.restored", _post(done._replace(device=ALL & ~late), "residency:entered")
         before = done._replace(device=0 if self.scenario.evict_kv else KV)
         yield "fault.restore", _post(before, "residency:enter_failed")
         if self.scenario.file_changes:
@@ -218,10 +222,16 @@ class World:
                 yield f"cancel.{i}", _end(owner, i)
             elif i not in _failing(owner):  # else the next request would be mistaken for the last one
                 if owner.load == "ready":
-                    yield f"come.{i}", _demand(_with_client(owner, i, BATCHES), 1)
+                    yield f"come.{i}", self._come(owner, i)
                 if self.scenario.wake_calls and owner.sleep != "awake":
                     caller = _post(owner, "load:load") if owner.load in ("unloaded", "failed") else owner
                     yield f"wake.{i}", _demand(_with_client(caller, i, WAKES), 1)
+
+    def _come(self, owner: Owner, i: int) -> Owner:
+        came = _demand(_with_client(owner, i, BATCHES), 1)
+        if self.scenario.mistake == "wakes only for idle sleep" and not self.scenario.idle_sleep:
+            return came._replace(inbox=owner.inbox)
+        return came
 
     def _calls(self, owner: Owner) -> Iterator[Step]:
         if owner.load in ("unloaded", "failed") or self.scenario.load_calls:

@@ -18,8 +18,9 @@ INVARIANTS: dict[str, Predicate[Owner]] = {
     "memory on the device only with the token": lambda o: not o.device & (WEIGHTS | COMPUTE) or o.locked,
     "the token's lock is held exactly in its states": lambda o: o.locked == (o.token in HOLDS),
     "a batch runs only with everything on the device": lambda o: not _batch_may_run(o) or o.device == ALL,
-    "demand is the number of those who wait": lambda o: o.demand
-    == sum(left > 0 for left in o.clients) + (o.load in ("queued", "loading", "aborting")),
+    "demand is the number of those who wait": lambda o: (
+        o.demand == sum(left > 0 for left in o.clients) + (o.load in ("queued", "loading", "aborting"))
+    ),
     "the engine runs only when awake": lambda o: not (o.running and not o.jobs) or o.token in ("awake", "draining"),
     "few messages are under way": lambda o: len(o.inbox) <= MESSAGES,
 }
@@ -28,6 +29,16 @@ GOALS: dict[str, Predicate[Owner]] = {
     "the model is awake": lambda o: o.sleep == "awake" and o.load == "ready" and o.token == "awake" and not o.jobs,
     "the device is free and nobody waits": lambda o: o.token == "asleep" and not o.inbox and not o.jobs and not o.demand,
 }
+
+# Nobody is in one of these for ever.
+PASSING: dict[str, Predicate[Owner]] = {
+    "a client that waits": lambda o: o.clients[0] > 0,
+    "a load that waits for the token": lambda o: o.load == "queued",
+    "a load under way": lambda o: o.load in ("loading", "aborting"),
+    "an unload": lambda o: o.load in ("unloading", "failing"),
+    "falling asleep": lambda o: o.sleep == "falling_asleep",
+}
+
 
 def group(label: str) -> str | None:
     """Who is obliged to take a step, for weak fairness.

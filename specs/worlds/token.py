@@ -116,7 +116,7 @@ class World:
     def _door(self, arena: Arena, i: int, p: Process, others: list[Process]) -> Iterator[Step]:
         """`door_try` is two kernel calls; nothing is delivered between them."""
         if p.door:
-            yield self._fire(arena, i, p._replace(want=True), "door_won")
+            yield self._fire(arena, i, p._replace(want=self.faults.mistake != "rings before it wants"), "door_won")
             if any(other.state == "awake" for other in others):  # it may be probing want.lock just now
                 yield self._fire(arena, i, p._replace(door=False), "door_busy")
             return
@@ -188,6 +188,8 @@ class World:
         ahead = [owner for owner in arena.line[:place] if _lives(arena, owner)]
         if self.faults.mistake == "waiters sweep":
             arena = arena._replace(line=tuple(_alive(arena)))
+        if self.faults.mistake == "rings before it wants":
+            p = p._replace(want=True)
         return _put(arena, i, p._replace(watch=ahead[-1] if ahead else FIRST))
 
     def _ring(self, arena: Arena, i: int, p: Process) -> Iterator[Step]:

@@ -32,7 +32,7 @@ INVARIANTS: dict[str, Predicate[Arena]] = {
     "resident holds the token": lambda a: all(not p.resident or p.token or p.state == DEAD for p in a.processes),
     "serves only when resident": lambda a: all(not p.busy or p.resident for p in a.processes),
     "the token is held exactly in its states": lambda a: all(
-        p.token == (p.state in HOLDS or p.todo[:1] == ("token_drop",)) for p in a.processes if p.state != DEAD
+        p.token == (p.state in HOLDS or "token_drop" in p.todo) for p in a.processes if p.state != DEAD
     ),
     "a live ticket is listed": lambda a: all(i in a.line for i, _ in _lined(a)),
     "nobody is overtaken": lambda a: all(not p.token or not _ahead(a, i) for i, p in enumerate(a.processes)),
