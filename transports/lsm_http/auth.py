@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 from starlette.datastructures import Headers
 
-PUBLIC_PATHS = frozenset({"/", "/index.html", "/page.css", "/page.js", "/health", "/v1/health"})
+from lsm_http.routes import page
+
+PUBLIC_PATHS = frozenset({"/health", "/v1/health", *page.FILES})
 
 
 def is_allowed(path: str, headers: Headers, keys: Sequence[str]) -> bool:

@@ -8,9 +8,12 @@ from typing import Any
 import httpx
 import pytest
 import trio
+import trio.testing
+from lsm_http.routes.state import StateStream
+from starlette.types import Message
 
 from tests.transports.http.served import Served, read_until, request, served
-from tests.transports.scripted_host import ScriptedHost
+from tests.transports.scripted_host import ScriptedHost, ScriptedModel
 
 CHEAP = ("/health", "/v1/models", "/props", "/metrics", "/slots", "/lsm/state", "/")
 
@@ -120,6 +123,29 @@ async def test_a_watcher_that_leaves_is_forgotten() -> None:
         with trio.fail_after(5):
             await left.wait()
         assert watchers == 0
+
+
+async def test_a_slow_watcher_gets_the_latest_state_not_a_queue_of_old_ones() -> None:
+    """GET /lsm/events: what changes while the socket takes nothing is one state when it does again."""
+    host = ScriptedHost([ScriptedModel("one")])
+    sent: list[bytes] = []
+    is_open = trio.Event()
+
+    async def send(message: Message) -> None:
+        sent.append(message.get("body", b""))
+        await is_open.wait()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(StateStream(host, 30.0), {"type": "http"}, trio.sleep_forever, send)
+        for move in (host.sleep, host.wake, host.sleep):
+            await trio.testing.wait_all_tasks_blocked()
+            await move("one")
+        await trio.testing.wait_all_tasks_blocked()
+        is_open.set()
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    frames = [piece for piece in sent if piece]
+    assert [_sleep_state(frame) for frame in frames][-1] == "asleep" and len(frames) <= 2
 
 
 def _sleep_state(event: bytes) -> str:
