@@ -96,12 +96,12 @@ def test_boolean_pairs() -> None:
     assert "takes no value" in refusal("--metrics=on")
 
 
-def test_slots_and_unified_cache_by_default() -> None:
-    """S18: -np -1 is four slots with one cache; an explicit number leaves the cache divided unless -kvu."""
-    assert (parse().n_slots, parse().has_unified_kv) == (4, True)
-    assert (parse("-np", "2").n_slots, parse("-np", "2").has_unified_kv) == (2, False)
-    assert parse("-np", "2", "-kvu").has_unified_kv is True
-    assert parse("-no-kvu").has_unified_kv is False
+def test_unified_cache_is_undecided_until_said() -> None:
+    """S18: -np -1 is llama-server's automatic choice, which the engine makes unless -kvu or -no-kvu is given."""
+    assert (parse().n_parallel, parse().kv_unified) == (-1, None)
+    assert (parse("-np", "2").n_parallel, parse("-np", "auto").n_parallel) == (2, -1)
+    assert parse("-np", "2", "-kvu").kv_unified is True
+    assert parse("-no-kvu").kv_unified is False
 
 
 def test_unknown_flag_names_the_nearest() -> None:

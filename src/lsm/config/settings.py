@@ -21,7 +21,6 @@ HTTP = "HTTP server"
 LOG = "Log"
 
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
-AUTO_SLOTS = 4
 MAX_SLOTS = 256  # llama.cpp's own limit on sequences
 
 
@@ -112,7 +111,7 @@ class Settings:
         default=-1,
         env="LLAMA_ARG_N_PARALLEL",
         unit="slots",
-        help=f"requests answered at the same time, per model; -1 is {AUTO_SLOTS} with one shared KV cache",
+        help="requests answered at the same time, per model; -1 is 4 with one shared KV cache",
     )
     kv_unified: bool | None = switch(
         "-kvu",
@@ -344,15 +343,6 @@ class Settings:
     def models(self) -> tuple[ModelSource, ...]:
         names = self.aliases or tuple(path.name.removesuffix(".gguf") for path in self.model_paths)
         return tuple(ModelSource(path, name) for path, name in zip(self.model_paths, names, strict=True))
-
-    @property
-    def n_slots(self) -> int:
-        """S18: -np -1 is four slots over one shared cache."""
-        return AUTO_SLOTS if self.n_parallel == -1 else self.n_parallel
-
-    @property
-    def has_unified_kv(self) -> bool:
-        return self.n_parallel == -1 if self.kv_unified is None else self.kv_unified
 
 
 SETTINGS: tuple[Setting, ...] = (*settings_of(Settings), *GENERATION)
