@@ -62,7 +62,8 @@ class ScriptedModel:
 
     def state(self) -> dict[str, Any]:
         on_device = SIZE_BYTES if self.sleep_state == "awake" and self.load_state == "ready" else 0
-        idle = {"device": 0, "host": 0, "file": 0}
+        nothing = {"device": 0, "host": 0, "file": 0}
+        weights = {"device": on_device, "host": 0, "file": SIZE_BYTES}
         device = "awake" if on_device else "asleep"
         names = {"load": self.load_state, "sleep": self.sleep_state, "token": device, "residency": device}
         running = self.counters.requests_processing
@@ -70,7 +71,7 @@ class ScriptedModel:
             "alias": self.alias,
             "path": self.path,
             "machines": {name: {"state": state, "since_s": 0.0} for name, state in names.items()},
-            "bytes": {"weights": {**idle, "device": on_device, "file": SIZE_BYTES}, "kv": idle, "compute": idle, "encoder": idle},
+            "bytes": {"weights": weights, **dict.fromkeys(("kv", "compute", "encoder", "adapters"), nothing)},
             "why": self.why or ("serves" if running else "nobody needs it"),
             "requests": {"running": running, "waiting": self.counters.requests_waiting},
         }

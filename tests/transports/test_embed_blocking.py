@@ -72,9 +72,12 @@ def test_a_stream_gives_pieces_and_then_the_answer(echo: lsm.Model) -> None:
 @pytest.mark.parametrize("leave", ["with", "close", "forget", "interrupt"])
 def test_leaving_a_stream_early_frees_its_slot(echo: lsm.Model, leave: str) -> None:
     """Design 7: the only slot is free again after every way of leaving."""
+    kept: list[lsm.Stream] = []  # a stream that is only closed is not forgotten
 
     def start_and_leave() -> None:
         stream = echo.stream_complete(STALL)
+        if leave != "forget":
+            kept.append(stream)
         assert next(stream) == "s"
         if leave == "with":
             with stream:
@@ -189,6 +192,34 @@ def test_a_host_that_dies_ends_every_call() -> None:
         within_limit(lambda: next(stream))
     with pytest.raises(InvalidRequest, match="closed"):
         within_limit(lambda: models["echo"])
+
+
+def test_a_host_is_left_in_peace() -> None:
+    """Design 7: while it gives everything back, new calls are refused at once, and a second close does not cut it short."""
+    leaving, release, left = threading.Event(), threading.Event(), threading.Event()
+
+    @asynccontextmanager
+    async def slow(settings: lsm.Settings) -> Any:
+        async with open_scripted_host(settings) as host:
+            yield host
+        leaving.set()
+        await trio.to_thread.run_sync(release.wait, LIMIT_S, abandon_on_cancel=True)
+        left.set()
+
+    models = lsm.open({"echo": "echo.gguf"}, open_host=slow)
+    echo = models["echo"]
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(models.close)
+        assert leaving.wait(LIMIT_S)
+        with pytest.raises(InvalidRequest, match="closed"):
+            within_limit(lambda: echo.complete("x"))
+        second = pool.submit(models._portal.close)
+        with pytest.raises(InvalidRequest, match="closed"):
+            within_limit(lambda: echo.complete("x"))
+        release.set()
+        first.result(LIMIT_S)
+        second.result(LIMIT_S)
+    assert left.is_set()
 
 
 @pytest.mark.parametrize(("path", "error"), [("loading.gguf", ModelLoading), ("broken.gguf", ModelFailed)])
