@@ -113,7 +113,7 @@ def reach(initial: State, successors: Successors[State], limit: int, stop: Predi
     graph: Graph[State] = Graph([initial], [], [(-1, "")])
     if stop(initial):
         return graph
-    for source in range(limit):
+    for source in range(limit + 1):
         if source == len(graph.states):
             return graph
         steps = []
@@ -126,6 +126,8 @@ def reach(initial: State, successors: Successors[State], limit: int, stop: Predi
                     return graph
             steps.append((label, target))
         graph.steps.append(steps)
+        if len(graph.states) > limit:
+            break
     raise TooManyStates(f"more than {limit} states")
 
 

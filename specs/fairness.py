@@ -48,17 +48,19 @@ def components(graph: Graph[State], inside: set[int], group: Group) -> Iterator[
     low: dict[int, int] = {}
     stack: list[int] = []
     on_stack: set[int] = set()
+    places: dict[int, int] = {}  # in the stack
+    calls: list[tuple[int, Iterator[int]]] = []
 
-    def inner(number: int) -> Iterator[int]:
-        return (target for label, target in graph.steps[number] if target in inside and group(label) != FINITE)
+    def enter(number: int) -> None:
+        index[number] = low[number] = len(index)
+        places[number] = len(stack)
+        stack.append(number)
+        on_stack.add(number)
+        calls.append((number, (t for label, t in graph.steps[number] if t in inside and group(label) != FINITE)))
 
     for root in inside:
-        if root in index:
-            continue
-        calls = [(root, inner(root))]
-        index[root] = low[root] = len(index)
-        stack.append(root)
-        on_stack.add(root)
+        if root not in index:
+            enter(root)
         while calls:
             number, targets = calls[-1]
             target = next(targets, None)
@@ -67,16 +69,12 @@ def components(graph: Graph[State], inside: set[int], group: Group) -> Iterator[
                 if calls:
                     low[calls[-1][0]] = min(low[calls[-1][0]], low[number])
                 if low[number] == index[number]:
-                    part = set()
-                    while not part or member != number:
-                        member = stack.pop()
-                        on_stack.discard(member)
-                        part.add(member)
+                    place = places[number]
+                    part = set(stack[place:])
+                    del stack[place:]
+                    on_stack -= part
                     yield part
             elif target not in index:
-                index[target] = low[target] = len(index)
-                stack.append(target)
-                on_stack.add(target)
-                calls.append((target, inner(target)))
+                enter(target)
             elif target in on_stack:
                 low[number] = min(low[number], index[target])

@@ -82,7 +82,7 @@ class World:
             target, effects = step(self.tables[machine], state, event, facts)
         except Refused:
             return owner._replace(refused=f"{machine}: {event} in {state}")
-        owner = owner._replace(**{machine: target})
+        owner = owner._replace(**{machine: target})  # type: ignore[arg-type]  # the field of that name is the machine's state
         for effect in effects:
             owner = self._perform(owner, machine, effect)
         if owner.token != "awake":

@@ -1,0 +1,141 @@
+"""Every claim about the machines, and the check that stands for it.  `python -m specs` and tests/specs run the same list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from lsm.machines import MACHINES
+from lsm.machines.table import lint
+from specs import spin
+from specs.explore import Report, explore
+from specs.fairness import fair_lasso
+from specs.planted import PLANTED, Mistake
+from specs.worlds import owner, owner_claims, token, token_claims
+from specs.worlds.owner_state import Owner, Scenario
+
+STATES = {2: 5_668, 3: 271_756, 4: 0}  # of the line with N processes; explorer and SPIN must both count so many
+
+
+class Broken(Exception):
+    """The claim does not hold; the message is the counterexample."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    name: str
+    about: str  # requirements
+    check: Callable[[], str]  # returns what was seen, or raises Broken
+    slow: bool = False  # takes longer than a second
+    spin: bool = False  # needs SPIN
+    huge: bool = False  # only on demand: minutes, and gigabytes
+
+
+def tables_are_sound() -> str:
+    mistakes = [f"{machine.name}: {mistake}" for machine in MACHINES.values() for mistake in lint(machine)]
+    if mistakes:
+        raise Broken("; ".join(mistakes))
+    return f"{len(MACHINES)} tables"
+
+
+def line_is_explored(n: int) -> str:
+    """All invariants hold; from every state process 0 can become awake."""
+    report = explore(token.initial(n), token.World().successors, token_claims.INVARIANTS, token_claims.GOALS)
+    return _seen(report, STATES[n])
+
+
+def spin_counts(n: int) -> str:
+    verdict = spin.count_states(n, table_log2=22 if n < 4 else 26)
+    if verdict != spin.Verdict(STATES[n], 0):
+        raise Broken(f"SPIN found {verdict}; the explorer counts {STATES[n]} states")
+    return f"{verdict.states} states"
+
+
+def ticket_is_served(n: int, defines: Sequence[str] = (), errors: int = 0) -> str:
+    verdict = spin.check_served(n, defines)
+    if verdict.errors != errors:
+        raise Broken(f"{verdict}; {errors} errors were expected")
+    return f"{verdict.states} states" if not errors else "fails, as it must"
+
+
+def owner_is_explored(scenario: Scenario, states: int) -> str:
+    """All invariants hold, all goals stay in reach, and on every weakly fair run whatever waits or passes comes to an end."""
+    world = owner.World(scenario)
+    report = explore(owner.initial(scenario), world.successors, owner_claims.INVARIANTS, owner_claims.GOALS)
+    seen = _seen(report, states)
+    for name, region in owner_claims.PASSING.items():
+        lasso = fair_lasso(report.graph, region, owner_claims.group)
+        if lasso is not None:
+            raise Broken(f"{name} may last for ever: {lasso}")
+    return seen
+
+
+def owner_meets_everything(scenario: Scenario) -> str:
+    """The worlds of the owner are not vacuous: every state of every machine, and every edge, is met."""
+    world = owner.World(scenario)
+    report: Report[Owner] = explore(owner.initial(scenario), world.successors, {})
+    met = {(name, getattr(state, name)) for state in report.graph.states for name in owner.TABLES}
+    missed = [pair for name, table in owner.TABLES.items() for pair in ((name, state) for state in table.states) if pair not in met]
+    missed = [pair for pair in missed if pair != ("token", "joining")]  # passed within one step
+    if missed:
+        raise Broken(f"never met: {missed}")
+    return f"{len(met)} states of machines"
+
+
+def mistake_is_caught(mistake: Mistake) -> str:
+    found = mistake.find()
+    if found is None:
+        raise Broken("not caught")
+    claim, path = found
+    if (claim, len(path)) != (mistake.claim, mistake.steps):
+        raise Broken(f"caught by {claim!r} in {len(path)} steps, not by {mistake.claim!r} in {mistake.steps}: {path}")
+    return f"caught by {claim!r} in {len(path)} steps"
+
+
+def _seen(report: Report, states: int) -> str:
+    for name, path in report.problems.items():
+        raise Broken(f"{name}: {path}")
+    if report.state_count != states:
+        raise Broken(f"{report.state_count} states, not {states}: a table or a world has changed; if that is right, change the number")
+    return f"{report.state_count} states"
+
+
+REQUESTS = Scenario(clients=2, inbox_limit=2, load_calls=False, rest_calls=False, wake_calls=False)
+IDLE_OFF = Scenario(clients=2, inbox_limit=2, load_calls=False, rest_calls=False, wake_calls=False, idle_sleep=False)
+THREE = Scenario(clients=3, inbox_limit=2, load_calls=False, rest_calls=False, wake_calls=False)
+CALLS = Scenario(clients=2, inbox_limit=2, load_calls=False)
+LIFE = Scenario(clients=1, inbox_limit=2)
+LIFE_KEEP_KV = Scenario(clients=2, inbox_limit=1, evict_kv=False)
+
+CLAIMS = (
+    Claim("every table is total, unambiguous and alive", "S2", tables_are_sound),
+    Claim("line, 2 processes, explorer", "S1 S3 S10", partial(line_is_explored, 2)),
+    Claim("line, 3 processes, explorer", "S1 S3 S10", partial(line_is_explored, 3), slow=True),
+    Claim("line, 2 processes, SPIN", "S1 S10", partial(spin_counts, 2), slow=True, spin=True),
+    Claim("line, 3 processes, SPIN", "S1 S10", partial(spin_counts, 3), slow=True, spin=True),
+    Claim("line, 4 processes, SPIN", "S1 S10", partial(spin_counts, 4), slow=True, spin=True, huge=True),
+    *(
+        Claim(f"a ticket leads to the token: {words}", "S1", partial(ticket_is_served, n, defines, errors), slow=True, spin=True)
+        for words, n, defines, errors in (
+            ("2 processes, busy holder", 2, (), 0),
+            ("2 processes, idle holder", 2, ("-DIDLE",), 0),
+            ("2 processes, one of the others gives up or dies twice", 2, ("-DESCAPES=2",), 0),
+            ("2 processes, no ring is lost and nobody looks now and then", 2, ("-DSURE_RINGS", "-DNO_SLOW_CHECK", "-DIDLE"), 0),
+            ("3 processes, one of the others gives up or dies", 3, ("-DESCAPES=1",), 0),
+            ("must fail: a lost ring and nobody looks now and then", 2, ("-DNO_SLOW_CHECK", "-DIDLE"), 1),
+            ("must fail: a holder that yields only when idle", 2, ("-DYIELD_IDLE",), 1),
+        )
+    ),
+    Claim("owner, 2 clients", "S2 S6 S10", partial(owner_is_explored, REQUESTS, 11_224)),
+    Claim("owner, 2 clients, idle sleep off", "S2 S8", partial(owner_is_explored, IDLE_OFF, 4_341)),
+    Claim("owner, 3 clients", "S2 S10", partial(owner_is_explored, THREE, 46_355), slow=True),
+    Claim("owner, 2 clients, wake and sleep calls", "S2 S10", partial(owner_is_explored, CALLS, 36_876), slow=True),
+    Claim("owner, 1 client, load, unload, wake and sleep calls", "S2 S7", partial(owner_is_explored, LIFE, 81_729), slow=True),
+    Claim("owner, 2 clients, all calls, KV cache stays", "S2 S7 S9", partial(owner_is_explored, LIFE_KEEP_KV, 25_756), slow=True),
+    Claim("owner, every state of every machine is met", "S2", partial(owner_meets_everything, LIFE), slow=True),
+    *(
+        Claim(f"planted: {mistake.name}", mistake.about, partial(mistake_is_caught, mistake), slow=mistake.steps > 20)
+        for mistake in PLANTED.values()
+    ),
+)

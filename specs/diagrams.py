@@ -1,0 +1,88 @@
+"""Writes docs/machines.md from the tables: `python -m specs.diagrams`.  A test compares the file with what would be written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from lsm.machines import MACHINES
+from lsm.machines.table import Edge, Machine
+
+PAGE = Path(__file__).parent.parent / "docs" / "machines.md"
+HEADER = """\
+<!-- Generated from src/lsm/machines by `python -m specs.diagrams`: do not edit. -->
+
+# The state machines
+
+Each machine is a table: for a state and an event the next state, under which facts, and what is to be done. The tables are executed as
+they stand (`lsm.runtime.executor`), and checked as they stand (`specs/README.md`). In the drawings, `event [facts] / effects`; `!` negates.
+An event that a state does not list is ignored there if the table says so, else it is refused: a mistake of the program.
+"""
+
+
+def page() -> str:
+    return "\n".join([HEADER, *(section(machine) for machine in MACHINES.values())])
+
+
+def section(machine: Machine) -> str:
+    return "\n".join(
+        [
+            f"## {machine.name}",
+            "",
+            "```mermaid",
+            *diagram(machine),
+            "```",
+            "",
+            *_words("state", machine.states),
+            *_words("fact", machine.facts),
+            *_words("effect", machine.effects),
+            *_reasons(machine),
+            *_ignored(machine),
+        ]
+    )
+
+
+def diagram(machine: Machine) -> Iterator[str]:
+    yield "stateDiagram-v2"
+    yield f"    [*] --> {machine.initial}"
+    for edge in machine.edges:
+        yield f"    {edge.source} --> {edge.target}: {_label(edge)}"
+
+
+def _label(edge: Edge) -> str:
+    when = f" [{', '.join(edge.when)}]" if edge.when else ""
+    do = f" / {', '.join(edge.do)}" if edge.do else ""
+    return f"{edge.event}{when}{do}"
+
+
+def _words(kind: str, meanings: Mapping[str, str]) -> Iterator[str]:
+    if meanings:
+        yield from (f"| {kind} | meaning |", "|---|---|")
+        yield from (f"| `{name}` | {_cell(meaning)} |" for name, meaning in meanings.items())
+        yield ""
+
+
+def _reasons(machine: Machine) -> Iterator[str]:
+    edges = [edge for edge in machine.edges if edge.why]
+    if edges:
+        yield from ("| edge | why |", "|---|---|")
+        yield from (f"| `{edge.source}`, {_cell(_label(edge))} | {_cell(edge.why)} |" for edge in edges)
+        yield ""
+
+
+def _ignored(machine: Machine) -> Iterator[str]:
+    events = [event for event in machine.events if any(event == ignored for _, ignored in machine.ignores)]
+    if events:
+        yield from ("| event | ignored in |", "|---|---|")
+        for event in events:
+            states = [state for state in machine.states if (state, event) in machine.ignores]
+            yield f"| `{event}` | {', '.join(f'`{state}`' for state in states)} |"
+        yield ""
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

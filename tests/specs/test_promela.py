@@ -1,0 +1,65 @@
+"""The export to Promela, on a table small enough to be read, and SPIN's verdict on a table that is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from lsm.machines.table import Edge, Machine
+from lsm.machines.token import TOKEN
+from specs import spin
+from specs.planted import at
+from specs.promela import promela
+from specs.worlds.token import KERNEL
+
+LAMP = Machine(
+    name="lamp",
+    initial="off",
+    states={"on": "light", "off": "dark"},
+    facts={"paid": "the bill"},
+    effects={"click": "noise", "glow": "light", "note": "nothing"},
+    edges=(
+        Edge("off", "press", "on", when=("paid",), do=("note", "click", "glow")),
+        Edge("off", "press", "off", when=("!paid",), do=("click",)),
+        Edge("on", "press", "off"),
+    ),
+)
+
+EXPECTED = """\
+/* Generated from the table 'lamp' by specs/promela.py: do not edit. */
+#define off 0
+#define on 1
+#define dead 2
+#define todo_on_press 0
+#define next_is_click(k) ((k) == 1)
+#define MACHINE_STEPS(i) \\
+  :: atomic { state[i] == off && !todo[i] && ev_press(i) && fact_paid(i) -> at_press(i); todo[i] = 1; state[i] = on; settle(i); do_glow(i) } \\
+  :: atomic { state[i] == off && !todo[i] && ev_press(i) && not_paid(i) -> at_press(i); todo[i] = 1; state[i] = off; settle(i) } \\
+  :: atomic { state[i] == on && !todo[i] && ev_press(i) -> at_press(i); todo[i] = 0; state[i] = off; settle(i) } \\
+  :: atomic { todo[i] == 1 -> todo[i] = 0; do_click(i) }
+"""  # noqa: E501
+
+
+def test_each_edge_and_each_kernel_call_is_one_step() -> None:
+    assert promela(LAMP, kernel=("click",), at_once=("glow",)) == EXPECTED
+
+
+def test_every_event_and_fact_of_the_token_has_a_meaning_in_the_world() -> None:
+    """Else the C preprocessor would leave a call to nothing, which SPIN reports only as a syntax error."""
+    world = spin.WORLD.read_text()
+    names = [f"ev_{event}" for event in TOKEN.events] + [f"at_{event}" for event in TOKEN.events]
+    names += [f"{kind}_{fact}" for fact in TOKEN.facts for kind in ("fact", "not")] + [f"do_{effect}" for effect in KERNEL + spin.AT_ONCE]
+    assert [name for name in names if f"#define {name}(i)" not in world] == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not spin.available(), reason=spin.REMEDY)
+def test_spin_catches_a_planted_mistake() -> None:
+    """S1: the assertions of the Promela world are awake."""
+    overtakes = at(TOKEN, "waiting", "ahead_gone", target="taking", do=("token_try",))
+    assert spin.count_states(3, table=overtakes).errors == 1
+
+
+def test_without_spin_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spin.shutil, "which", lambda name: None)
+    with pytest.raises(spin.SpinError, match="apt-get install"):
+        spin.count_states(2)
