@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,6 +10,23 @@ import pytest
 from lsm.arena.line import Line
 
 from .helpers import ACTOR, Child
+
+DEADLINE_S = 30
+
+
+@pytest.fixture(autouse=True)
+def deadline() -> Iterator[None]:
+    """A mistake in the line makes it wait for ever; a test must say so instead of waiting with it."""
+
+    def too_late(*_: object) -> None:
+        raise TimeoutError(f"the test has not ended in {DEADLINE_S} s")
+
+    before = signal.signal(signal.SIGALRM, too_late)
+    # Again every second, because a search for the smallest failing example swallows the first one.
+    signal.setitimer(signal.ITIMER_REAL, DEADLINE_S, 1)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture

@@ -71,6 +71,10 @@ class Child:
         self.send(command)
         return self.hear()
 
+    def is_polling(self) -> bool:
+        """Asleep in `poll`; waiting for our next command it sleeps in a pipe's `read`."""
+        return "poll" in Path(f"/proc/{self.pid}/wchan").read_text()
+
     def sleeps(self) -> int:
         """How often it has gone to sleep: unchanged means that nothing woke it."""
         rows = Path(f"/proc/{self.pid}/status").read_text().splitlines()

@@ -12,17 +12,17 @@ from pathlib import Path
 
 from lsm.arena.line import Line
 
-from .helpers import Child, hung_up, join, names, take, take_after_death
+from .helpers import Child, eventually, hung_up, join, names, take, take_after_death
 
 PRINT_FILES = "import os; print(*(os.readlink(f'/proc/self/fd/{fd}') for fd in os.listdir('/proc/self/fd') if int(fd) != 3), sep='\\n')"
 
 
-def our_files(arena: Path) -> dict[int, str]:
-    """The files of the arena that this process has open, by descriptor."""
+def files_of(pid: int, arena: Path) -> dict[int, str]:
+    """The files of the arena that a process has open, by descriptor."""
     links = {}
-    for fd in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(FileNotFoundError):  # The descriptor of the listing itself.
-            links[int(fd)] = os.readlink(f"/proc/self/fd/{fd}")
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):  # Closed just now, or the descriptor of the listing itself.
+            links[int(fd)] = os.readlink(f"/proc/{pid}/fd/{fd}")
     return {fd: link for fd, link in links.items() if link.startswith(str(arena))}
 
 
@@ -34,7 +34,7 @@ def test_a_started_program_inherits_no_descriptor(new_line: Callable[..., Line],
     join(waiter)
     watched = waiter.ahead()
     # Of each line: the directory, line/, three locks and one of them twice; two tickets, the bell, the watched one.
-    assert len(our_files(arena)) == 2 * 6 + 2 + 1 + 1
+    assert len(files_of(os.getpid(), arena)) == 2 * 6 + 2 + 1 + 1
     done = subprocess.run([sys.executable, "-c", PRINT_FILES], stdout=subprocess.PIPE, text=True, close_fds=False, check=True)
     assert not [link for link in done.stdout.splitlines() if link.startswith(str(arena))]
     os.close(watched)
@@ -47,7 +47,7 @@ def test_each_descriptor_is_close_on_exec(new_line: Callable[..., Line], arena: 
     take(holder)
     join(waiter)
     watched = waiter.ahead()
-    files = our_files(arena)
+    files = files_of(os.getpid(), arena)
     assert watched in files and holder.bell_fd in files
     assert not [fd for fd in files if os.get_inheritable(fd)]
     os.close(watched)
@@ -58,8 +58,7 @@ def test_a_bare_fork_does_not_keep_the_place(new_line: Callable[..., Line], star
     holder, ours = start(), new_line()
     assert holder.ask("wait") == "True"
     forked = int(holder.ask("fork"))
-    links = [os.readlink(f"/proc/{forked}/fd/{fd}") for fd in os.listdir(f"/proc/{forked}/fd")]
-    assert links and not [link for link in links if link.startswith(str(arena))]
+    eventually(lambda: not files_of(forked, arena))  # It may not have run yet.
     join(ours)
     watched = ours.ahead()
     assert not hung_up(watched, 0), "the fork has not taken the parent's locks away"

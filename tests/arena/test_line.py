@@ -197,8 +197,34 @@ def test_leave_from_any_state(new_line: NewLine, arena: Path, steps: int) -> Non
     take(other)
 
 
-def test_leaving_gives_the_token_before_the_place(new_line: NewLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S10: the next in line is woken when the token is free; the name goes before the lock."""
+def test_leaving_gives_the_token_before_the_place(new_line: NewLine, arena: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S10: whoever is woken finds the token free, and a name that is unlinked after its lock is gone may be a newcomer's."""
+    holder, waiter = new_line(), new_line()
+    join(holder)
+    take(holder)
+    join(waiter)
+    watched = waiter.ahead()
+    unlinked: list[str] = []
+    real = os.unlink
+
+    def watched_unlink(name: str, **how: int) -> None:
+        with opened(arena / "token.lock") as stranger:
+            assert try_exclusive(stranger), "the token is free when the name goes"
+        assert not hung_up(watched, 0), "the place is still ours when the name goes"
+        unlinked.append(name)
+        real(name, **how)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", watched_unlink)
+        holder.leave()
+    assert unlinked == ["000000000001"]
+    assert hung_up(watched)
+    os.close(watched)
+    take(waiter)
+
+
+def test_leaving_step_by_step(new_line: NewLine) -> None:
+    """S1: the next in line is woken by the last step only, whoever performs the steps."""
     holder, waiter = new_line(), new_line()
     join(holder)
     take(holder)
@@ -206,9 +232,8 @@ def test_leaving_gives_the_token_before_the_place(new_line: NewLine, monkeypatch
     watched = waiter.ahead()
     holder.token_drop()
     assert holder.bell_fd == -1 and not holder.has_token
-    assert not hung_up(watched, 0)
     holder.ticket_unlink()
-    assert not hung_up(watched, 0) and holder.number == 0
+    assert holder.number == 0 and not hung_up(watched, 0)
     holder.ticket_close()
     assert hung_up(watched)
     os.close(watched)

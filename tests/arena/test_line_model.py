@@ -138,4 +138,4 @@ class LineModel(RuleBasedStateMachine):
 
 
 TestLineModel = LineModel.TestCase
-TestLineModel.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestLineModel.settings = settings(max_examples=15, stateful_step_count=25, deadline=None)

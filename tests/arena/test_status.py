@@ -88,6 +88,7 @@ def test_held_time_starts_anew_with_each_holder(new_line: NewLine, arena: Path) 
     """S10: the last holder's time is not counted on."""
     line = new_line()
     join(line)
+    backdate(arena / "line" / "000000000001", 1000)
     backdate(arena / "token.lock", 1000)
     take(line)
     seen = status(arena)

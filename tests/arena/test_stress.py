@@ -20,7 +20,7 @@ def stress(arena: Path, seconds: float, seed: int = 1, mistake: str = "none") ->
     """The judge's verdict, the number of stranded processes, the number of failed ones."""
     log = arena.with_suffix(f".{seed}.log")
     script = Path(__file__).with_name("stress.py")
-    command = [sys.executable, script, arena, log, str(seconds), str(seed), mistake]
+    command = [sys.executable, str(script), str(arena), str(log), str(seconds), str(seed), mistake]
     done = subprocess.run(command, env=child_environ(), stdout=subprocess.PIPE, text=True, check=True)
     stranded, errors = map(int, done.stdout.split())
     return judge(read(log.read_text())), stranded, errors

@@ -15,6 +15,9 @@ from lsm.arena.flock import try_exclusive
 
 from .helpers import hung_up
 
+# Of each kind one: what a path minds, what quoting minds, one to four bytes in UTF-8, and half a surrogate pair.
+ALPHABET = "aZ9-_~/.%\0\n é漢😀\ud800"
+
 
 @pytest.fixture
 def line_fd(tmp_path: Path) -> Iterator[int]:
@@ -30,7 +33,7 @@ def alive(line_fd: int, number: int, label: str = "") -> int:
 
 
 @settings(max_examples=60, deadline=None)
-@given(number=st.integers(0, 10**12 - 1), label=st.text(max_size=80))
+@given(number=st.integers(0, 10**12 - 1), label=st.text(ALPHABET, max_size=80))
 def test_any_label_makes_a_file_name_that_reads_back(number: int, label: str) -> None:
     """S10: a model's alias may be any text, with slashes and all."""
     name = tickets.name_of(number, label)

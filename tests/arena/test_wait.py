@@ -126,13 +126,27 @@ def test_pauses_grow_to_a_limit() -> None:
     assert all(one <= two <= 2 * one for one, two in itertools.pairwise(pauses))
 
 
+def test_a_death_in_the_middle_is_no_turn(new_line: NewLine, start: Callable[..., Child]) -> None:
+    """S1: woken by the death of its neighbour, a waiter looks again, though the token is free and could be had."""
+    first, middle, last = new_line(), start(), start()
+    join(first)
+    assert middle.ask("join") == "2"
+    last.send("wait")
+    eventually(last.is_polling)
+    before = last.sleeps()
+    middle.kill()
+    eventually(lambda: last.sleeps() > before and last.is_polling())
+    assert not last.has_answered()
+    first.leave()
+    assert last.hear() == "True"
+
+
 def test_no_wake_up_while_waiting(new_line: NewLine, start: Callable[..., Child]) -> None:
     """S1: a sleeper in the line sleeps: nothing wakes it until its turn, not even the rings of others."""
     holder, sleeper, passer_by = new_line(), start(), new_line()
     assert wait(holder)
     sleeper.send("wait")
-    where = Path(f"/proc/{sleeper.pid}/wchan")
-    eventually(lambda: holder.wanted() and "poll" in where.read_text())
+    eventually(lambda: holder.wanted() and sleeper.is_polling())
     before = sleeper.sleeps()
     for _ in range(20):
         join(passer_by)
