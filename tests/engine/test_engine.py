@@ -96,6 +96,25 @@ def test_a_conversation_that_goes_on_decodes_only_what_is_new(model: Path, owner
             conversation += [*answer, 300, 301, 270]
 
 
+def test_four_conversations_at_once_keep_their_caches_in_one_sliding_window_cache(tiny_gemma3: Path, owner: int) -> None:
+    """First light 2: together they are far longer than the cells for sliding layers; each turn still decodes only what is new."""
+    with loaded(tiny_gemma3, owner, n_ctx=1024, **SAME_IN_ANY_BATCH) as engine:
+        conversations = {str(i): [10 + i] * 100 for i in range(4)}
+        cached = dict.fromkeys(conversations, 0)
+        for _ in range(3):
+            for id, conversation in conversations.items():
+                submit(engine, id, np.array(conversation), max_tokens=8)
+            outputs = run(engine)
+            for id, conversation in conversations.items():
+                assert result(outputs, id)[1].timings.cache_n == cached[id]
+                conversation += tokens(outputs, id)
+                cached[id] = len(conversation) - 1
+                conversation += [20 + int(id)] * 30
+        final = np.array(conversations["2"])
+        submit(engine, "kept", final, max_tokens=8)
+        assert tokens(run(engine), "kept") == generate(engine, final, max_tokens=8)
+
+
 def test_an_end_that_differs_gives_the_answer_without_a_cache(model: Path, owner: int) -> None:
     """S11: kept or decoded again, the answer is the same."""
     with loaded(model, owner, **SAME_IN_ANY_BATCH) as engine:

@@ -30,6 +30,7 @@ def test_an_idle_slot_makes_room_first() -> None:
     text, _ = bench.answer("a", [5] * 8, max_tokens=1)
     assert text == text_of(continuation([5] * 8, 1))
     assert (bench.cached(0), bench.cached(1), bench.cached(2)) == ([], [4] * 8, [5] * 8)
+    assert bench.decoder.calls == [8, 8, 8, 8]
 
 
 def test_an_idle_slot_with_a_cache_of_its_own_is_left_alone() -> None:
@@ -66,6 +67,7 @@ def test_a_failed_computation_fails_the_requests_in_the_batch(code: int, message
         failed = error(outputs, id)
         assert isinstance(failed, DecodeFailed)
         assert message in failed.message
+    bench.cached(0), bench.cached(1)
     text, finish = result(outputs, "waiting")
     assert (text, finish.timings.cache_n) == (text_of(continuation([10] * 4, 2)), 0)
 

@@ -92,6 +92,12 @@ def test_special_tokens_are_shown_on_request() -> None:
     assert Bench().answer("a", PROMPT, script=[9, END], special=True)[0] == "g<end>"
 
 
+def test_the_end_of_generation_goes_before_a_stop_word() -> None:
+    """B.2 stop_type: the model ended by itself, though its end was shown and asked for as a stop word."""
+    text, finish = Bench().answer("a", PROMPT, script=[9, END], special=True, stop=("<end>",))
+    assert (text, finish.stop_type, finish.stopping_word) == ("g", "eos", "")
+
+
 def test_a_stop_word_ends_the_answer_before_itself() -> None:
     """B.2 stop: across tokens; stop_type word."""
     text, finish = Bench().answer("a", PROMPT, script=[9, 10, 11, 12, 13], stop=("zz", "ij"), max_tokens=9)
