@@ -76,6 +76,7 @@ def test_interrupt_ends_everything(running_demo: subprocess.Popen[str]) -> None:
     assert len(children) == 2
     assert "smollm2 ended with status 0" in rest and "gemma3-270m ended with status 0" in rest
     assert not [child for child in children if child.is_running()]
+    assert "did not stop" not in rest
 
 
 @pytest.mark.slow

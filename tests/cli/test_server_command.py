@@ -135,8 +135,9 @@ def test_real_server_answers_and_ends(tiny_llama: Path, tmp_path: Path) -> None:
                 assert client.recv(100).startswith(b"HTTP/1.1 200")
         finally:
             process.terminate()
-        process.stdout.read()
+        rest = process.stdout.read()
     assert process.returncode == 0
+    assert "did not stop" not in rest
 
 
 def test_trio_leaves_no_task_behind() -> None:
