@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.scripted import Bench, ScriptedDecoder, continuation, result, text_of
@@ -106,6 +106,7 @@ def test_a_sliding_window_keeps_a_growing_conversation() -> None:
 Turn = tuple[list[int], int]
 
 
+@settings(deadline=None, max_examples=40)
 @given(
     st.lists(st.tuples(st.lists(st.integers(3, 5), min_size=1, max_size=12), st.integers(0, 5)), min_size=1, max_size=8),
     st.booleans(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lsm.engine.outputs import Cancelled, Ended, Failed
@@ -110,6 +110,7 @@ STEPS = st.lists(
 )
 
 
+@settings(deadline=None, max_examples=60)
 @given(STEPS, st.integers(12, 60), st.integers(1, 3))
 def test_every_request_ends_exactly_once_whatever_happens(steps: list[Step], n_cells: int, n_slots: int) -> None:
     """Machine request: exactly one of done, failed, cancelled; a finished answer is right; slots know what is in the cache."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lsm.engine.prefix import Candidate, choose_slot, common_prefix, reusable_prefix
@@ -15,6 +15,7 @@ def tokens(*values: int) -> np.ndarray:
     return np.array(values, np.int32)
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.lists(st.integers(0, 2), max_size=6), st.lists(st.integers(0, 2), max_size=6))
 def test_common_prefix_is_the_longest(a: Ints, b: Ints) -> None:
     """D.2 longest common prefix."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lsm.engine.text import TextStream
@@ -69,6 +69,7 @@ def test_every_split_stops_at_the_same_place(text: str, stop: tuple[str, ...]) -
         assert (out, word) == expected(text, stop)
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.text(alphabet="abé😀\n", max_size=24), st.lists(st.text(alphabet="abé😀", min_size=1, max_size=4), max_size=3), st.data())
 def test_any_split_of_any_text_gives_the_same(text: str, stop: list[str], data: st.DataObject) -> None:
     """B.2 stop, UTF-8: any split, any stop strings."""
@@ -78,6 +79,7 @@ def test_any_split_of_any_text_gives_the_same(text: str, stop: list[str], data: 
     assert run(pieces, tuple(stop))[:2] == expected(text, tuple(stop))
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.binary(max_size=24), st.data())
 def test_invalid_bytes_are_replaced_the_same_however_they_come(raw: bytes, data: st.DataObject) -> None:
     """B.2: bytes that are no UTF-8 become U+FFFD, once that is certain."""
@@ -86,6 +88,7 @@ def test_invalid_bytes_are_replaced_the_same_however_they_come(raw: bytes, data:
     assert run(pieces)[0] == raw.decode("utf-8", "replace")
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.text(alphabet="abcé", max_size=16), st.lists(st.text(alphabet="abcé", min_size=1, max_size=4), min_size=1, max_size=3))
 def test_text_is_held_back_only_while_it_may_become_a_stop_string(text: str, stop: list[str]) -> None:
     """B.2 stop: nothing of a stop string is ever shown, and nothing else waits."""
