@@ -128,29 +128,58 @@ std::vector<KeptPages::Run> used_runs(const Entry & entry) {
     return runs;
 }
 
+// Calls `body(run, at)` for each run, `at` being where its bytes stand among those kept.
+template <typename Body> Status for_each_run(const KeptPages & kept, Body && body) {
+    size_t at = 0;
+    for (const auto & run : kept.runs) {
+        if (auto status = body(run, at); !status.ok()) return status;
+        at += run.size_bytes;
+    }
+    return {};
+}
+
+Status save_to_memory(const Entry & entry, size_t size_bytes, KeptPages & kept) {
+    if (fault_now(LSM_FAULT_SAVE) || !kept.bytes.allocate(size_bytes)) return no_host_memory(size_bytes);
+    return for_each_run(kept, [&](const auto & run, size_t at) {
+        raw_read(entry, run.offset_bytes, kept.bytes.data() + at, run.size_bytes);
+        return Status{};
+    });
+}
+
+Status save_to_file(const Entry & entry, const std::string & folder, size_t size_bytes, KeptPages & kept) {
+    if (size_bytes == 0) return {};
+    if (auto status = SpillFile::create(folder, size_bytes, kept.file); !status.ok()) return status;
+    return for_each_run(kept, [&](const auto & run, size_t at) {
+        return kept.file.write(at, static_cast<const char *>(entry.region.address) + run.offset_bytes, run.size_bytes);
+    });
+}
+
 Status save_pages(Entry & entry) {
     KeptPages kept;
     kept.runs = used_runs(entry);
     size_t total = 0;
     for (const auto & run : kept.runs) total += run.size_bytes;
-    if (fault_now(LSM_FAULT_SAVE) || !kept.bytes.allocate(total)) return no_host_memory(total);
-    size_t at = 0;
-    for (const auto & run : kept.runs) {
-        raw_read(entry, run.offset_bytes, kept.bytes.data() + at, run.size_bytes);
-        at += run.size_bytes;
-    }
+    const std::string folder = entry.provider->host_ram ? spill_folder() : "";
+    auto status = folder.empty() ? save_to_memory(entry, total, kept) : save_to_file(entry, folder, total, kept);
+    if (!status.ok()) return status;
     kept.valid       = true;
     entry.kept_pages = std::move(kept);
     entry.count();
     return {};
 }
 
-void fill_pages(const Entry & entry) {
-    size_t at = 0;
-    for (const auto & run : entry.kept_pages.runs) {
-        raw_write(entry, run.offset_bytes, entry.kept_pages.bytes.data() + at, run.size_bytes);
-        at += run.size_bytes;
+Status fill_pages(Entry & entry) {
+    auto & kept = entry.kept_pages;
+    if (!kept.file.is_open()) {
+        return for_each_run(kept, [&](const auto & run, size_t at) {
+            raw_write(entry, run.offset_bytes, kept.bytes.data() + at, run.size_bytes);
+            return Status{};
+        });
     }
+    auto status = for_each_run(kept, [&](const auto & run, size_t at) {
+        return kept.file.read(at, static_cast<char *>(entry.region.address) + run.offset_bytes, run.size_bytes);
+    });
+    return status.ok() ? kept.file.intact() : status;
 }
 
 }  // namespace
@@ -182,8 +211,7 @@ Status save(Entry & entry) {
 Status fill(Entry & entry) {
     if (fault_now(LSM_FAULT_FILL)) return Status::error(LSM_E_READ, "a read failed on demand of a test");
     if (entry.bound) return fill_weights(entry);
-    if (entry.kept_pages.valid) fill_pages(entry);
-    return {};
+    return entry.kept_pages.valid ? fill_pages(entry) : Status{};
 }
 
 void drop_saved(Entry & entry) {

@@ -4,11 +4,11 @@
 
 namespace lsm {
 namespace {
-std::atomic<int> passages_left[3] = { -1, -1, -1 };
+std::atomic<int> passages_left[] = { -1, -1, -1, -1, -1 };  // one for each lsm_fault_point
 }
 
 void arm_fault(int point, int n) {
-    if (point >= LSM_FAULT_MAP && point <= LSM_FAULT_SAVE) passages_left[point] = n;
+    if (point >= LSM_FAULT_MAP && point <= LSM_FAULT_UNNAMED) passages_left[point] = n;
 }
 
 bool fault_now(int point) {

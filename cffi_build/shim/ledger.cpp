@@ -17,7 +17,7 @@ int Entry::memory_class() const {
 }
 
 void Entry::count() {
-    uint64_t host = kept_pages.bytes.size_bytes(), file = 0;
+    uint64_t host = kept_pages.bytes.size_bytes(), file = kept_pages.file.size_bytes();
     for (const auto & kept : kept_tensors) host += kept.bytes.size_bytes();
     for (const auto & part : from_file) file += part.span.size_bytes;
     host_bytes = host;

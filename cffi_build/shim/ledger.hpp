@@ -3,6 +3,7 @@
 #include "host_block.hpp"
 #include "provider.hpp"
 #include "sources.hpp"
+#include "spill_file.hpp"
 #include "status.hpp"
 
 #include <atomic>
@@ -20,11 +21,12 @@ struct KeptTensor {
     HostBlock bytes;
 };
 
-// Pages that were not all zero when the buffer was released.
+// Pages that were not all zero when the buffer was released, one after the other in `bytes` or in `file`.
 struct KeptPages {
     struct Run { size_t offset_bytes, size_bytes; };
     std::vector<Run> runs;
     HostBlock        bytes;
+    SpillFile        file;
     bool             valid = false;
 };
 

@@ -53,6 +53,8 @@ int lsm_device_install(int devices, char * err, int err_len) {
     return lsm::guarded(err, err_len, [&] { return lsm::Ledger::instance().install(devices); });
 }
 
+void lsm_device_spill_dir(const char * path) { lsm::set_spill_folder(path ? path : ""); }
+
 int lsm_device_scope(int owner, int memory_class) { return lsm::exchange_scope(lsm::pack_scope(owner, memory_class)); }
 
 void lsm_device_scope_restore(int previous) { lsm::exchange_scope(previous); }

@@ -37,14 +37,25 @@ enum lsm_error {
     LSM_E_ARGUMENT        = -106,
     LSM_E_NOT_MOVABLE     = -107, // a buffer of a kind that cannot be released on this build
     LSM_E_FAILED          = -108,
+    LSM_E_SPILL           = -109, // the spill folder cannot take released memory or give it back; nothing changed
 };
 
 enum lsm_devices { LSM_DEVICES_CPU = 1 };
 
-enum lsm_fault_point { LSM_FAULT_MAP = 0, LSM_FAULT_FILL = 1, LSM_FAULT_SAVE = 2 };
+enum lsm_fault_point {
+    LSM_FAULT_MAP        = 0, // the device has no room
+    LSM_FAULT_FILL       = 1, // a model's file cannot be read
+    LSM_FAULT_SAVE       = 2, // no room for copies, in memory or on the disk
+    LSM_FAULT_WRITE_BACK = 3, // the disk lost bytes that it had taken
+    LSM_FAULT_UNNAMED    = 4, // the file system has no files without a name
+};
 
 // Hooks the buffer types and the graph entry of the named kinds of devices (bits of lsm_devices). Later calls add nothing and return 0.
 int lsm_device_install(int devices, char * err, int err_len);
+
+// The folder for copies of device memory that is the host's own RAM (the CPU's): files without a name, whose bytes are no memory of this
+// process. It is made, for this user alone, when first needed. Null, as at first: such copies stay in host memory, and nothing is saved by them.
+void lsm_device_spill_dir(const char * path);
 
 // Sets this thread's scope; returns the previous one for lsm_device_scope_restore(). Owner 0 means no scope.
 int lsm_device_scope(int owner, int memory_class);
@@ -55,14 +66,14 @@ void lsm_device_scope_restore(int previous);
 int lsm_source_open(int owner, int memory_class, const char * path, char * err, int err_len);
 int lsm_source_bind(int owner, int memory_class, char * err, int err_len);
 
-// `classes` are bits of lsm_memory_class. Both are idempotent. Restore is atomic: on any failure all of these classes are as before, their host copies whole.
+// `classes` are bits of lsm_memory_class. Both are idempotent. Restore is atomic: on any failure all of these classes are as before, their copies whole.
 int lsm_device_release(int owner, int classes, char * err, int err_len);
 int lsm_device_restore(int owner, int classes, char * err, int err_len);
 
 // 1 if any buffer of these classes is released, else 0.
 int lsm_device_is_released(int owner, int classes);
 
-// out[0] bytes on the device now, out[1] bytes released, out[2] bytes of host copies, out[3] bytes for which a file is the copy.
+// out[0] bytes on the device now, out[1] bytes released, out[2] bytes of copies in host memory, out[3] bytes for which a file is the copy.
 void lsm_device_bytes(int owner, int classes, uint64_t * out);
 
 // 1 if an allocation for a scope of this thread has failed since the last call, else 0. Tells why llama.cpp returned NULL.

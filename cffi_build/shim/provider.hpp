@@ -17,6 +17,7 @@ using AllocBuffer = ggml_backend_buffer_t (*)(ggml_backend_buffer_type_t, size_t
 
 struct Provider {
     bool host_memory;  // the CPU can read and write the addresses directly
+    bool host_ram;     // and it is the host's own RAM: what a release keeps of it goes to a file
 
     bool (*reserve)(Region &, size_t size_bytes);
     bool (*map)(Region &);    // fresh memory, all zero

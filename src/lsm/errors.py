@@ -13,7 +13,9 @@
     │   └── DecodeFailed                                           llama_decode refused the batch
     ├── ModelFileError              a model file is missing, broken or not for this build
     │   └── SourceChanged           the file is not the one that was loaded
+    ├── LoadCancelled               the caller stopped a load; nothing of the model is left
     ├── DeviceMemoryError           an allocation on the device failed; nothing changed, try again
+    │   └── SpillError              released memory cannot be kept in the spill folder, or read back from it
     ├── ArenaError                  the arena directory cannot be used
     │   └── ArenaGone               it was deleted while in use
     ├── ConfigError                 a flag, an environment variable or a file of settings is wrong
@@ -113,7 +115,15 @@ class SourceChanged(ModelFileError):
     pass
 
 
+class LoadCancelled(LsmError):
+    pass
+
+
 class DeviceMemoryError(LsmError):
+    pass
+
+
+class SpillError(DeviceMemoryError):
     pass
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from lsm.native.model import Model
-from tests.native.runner import ALL, Runner, open_context, prompt_tokens
+from tests.native.runner import Runner, open_context, prompt_tokens
 
 
 def rss_bytes() -> int:
@@ -25,11 +25,9 @@ def main(path: str, n_ctx: int) -> dict[str, int]:
         model.memory.release("weights")
         found["without_weights"] = rss_bytes()
         model.memory.release("kv")
-        found["kv_copies"] = model.memory.bytes("kv").host
+        found["kv_used"] = model.memory.bytes("kv").file
         found["without_kv"] = rss_bytes()
-        context.memory_clear()
-        found["cleared"] = rss_bytes()
-        model.memory.restore(*ALL)
+        model.memory.restore("weights", "kv")
         found["back"] = rss_bytes()
         return found
 

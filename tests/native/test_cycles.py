@@ -89,9 +89,9 @@ def test_the_cost_of_kv_follows_its_use(tmp_path: Path, owner: int) -> None:
         size = model.memory.bytes("kv").device
         Runner(model, context).prompt(0, prompt_tokens(model, 30, salt=1))
         model.memory.release("kv")
-        assert 0 < model.memory.bytes("kv").host <= size * 64 // 4096
+        assert 0 < model.memory.bytes("kv").file <= size * 64 // 4096
         model.memory.restore("kv")
-        assert model.memory.bytes("kv").host == 0
+        assert model.memory.bytes("kv").file == 0
 
 
 def test_a_cache_cleared_while_away_comes_back_empty(tiny_llama: Path, owner: int) -> None:
@@ -101,7 +101,7 @@ def test_a_cache_cleared_while_away_comes_back_empty(tiny_llama: Path, owner: in
         undisturbed = story(model, context, lambda: None)
         model.memory.release("kv")
         context.memory_clear()
-        assert model.memory.bytes("kv").host == 0
+        assert model.memory.bytes("kv").file == 0
         model.memory.restore("kv")
         assert context.seq_pos_max(0) == -1
         assert story(model, context, lambda: None).same_as(undisturbed)

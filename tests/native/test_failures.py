@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from lsm.errors import DeviceMemoryError, LsmError, ModelFileError, ServerError
+from lsm.errors import DeviceMemoryError, LoadCancelled, LsmError, ModelFileError, ServerError
 from lsm.native.library import ffi, lib
 from lsm.native.memory import DeviceMemory
-from lsm.native.model import LoadCancelled, Model
+from lsm.native.model import Model
 from tests.native.runner import ALL, open_context, story
 
 

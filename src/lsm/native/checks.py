@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lsm.errors import DeviceMemoryError, InvalidRequest, LsmError, ModelFileError, NotSupported, ServerError, SourceChanged
+from lsm.errors import DeviceMemoryError, InvalidRequest, LsmError, ModelFileError, NotSupported, ServerError, SourceChanged, SpillError
 from lsm.native.library import ffi, lib
 
 MESSAGE_BYTES = 1024
@@ -18,6 +18,7 @@ _EXCEPTIONS: dict[int, type[LsmError]] = {
     lib.LSM_E_ARGUMENT: InvalidRequest,
     lib.LSM_E_NOT_MOVABLE: NotSupported,
     lib.LSM_E_FAILED: ServerError,
+    lib.LSM_E_SPILL: SpillError,
 }
 
 
@@ -35,7 +36,7 @@ def check(code: int, err: Any) -> int:
     """Return `code` unless it is one of the shim's own errors.
 
     Raises:
-        DeviceMemoryError, SourceChanged, ModelFileError, InvalidRequest, NotSupported, ServerError: as the code says.
+        DeviceMemoryError, SpillError, SourceChanged, ModelFileError, InvalidRequest, NotSupported, ServerError: as the code says.
     """
     exception = _EXCEPTIONS.get(code)
     if exception is not None:

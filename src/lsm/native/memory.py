@@ -6,16 +6,17 @@ The rules of the shim (`cffi_build/shim/lsm_device.h`) are the caller's: one thr
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 from lsm.native.checks import check, message_buffer
 from lsm.native.library import ffi, lib
 
-__all__ = ["Bytes", "DeviceMemory", "MemoryClass", "install", "owner_scope"]
+__all__ = ["Bytes", "DeviceMemory", "MemoryClass", "install", "owner_scope", "spill_directory"]
 
 
 class MemoryClass(StrEnum):
@@ -46,9 +47,24 @@ class Bytes(NamedTuple):
     file: int
 
 
+def spill_directory(environ: Mapping[str, str]) -> Path:
+    """Where live memory of the CPU (the KV cache) is kept while it is released: LSM_SPILL_DIR, else `lsm-server/spill` in the user's cache.
+
+    It belongs on a disk: on a tmpfs the bytes leave the process, but not the machine's memory. Nothing in it ever has a name for longer
+    than an instant, so it may be emptied or removed at any time.
+    """
+    if given := environ.get("LSM_SPILL_DIR"):
+        return Path(given).expanduser().absolute()
+    try:
+        cache_home = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:  # a user without a home, as in some containers
+        cache_home = Path("/var/tmp")
+    return cache_home.absolute() / "lsm-server" / "spill"
+
+
 @cache
 def install() -> None:
-    """Put our hooks in front of llama.cpp's buffers; before the first model, once for each process.
+    """Put our hooks in front of llama.cpp's buffers, and name the folder for spilled memory; before the first model, once for each process.
 
     Raises:
         ServerError: this build has no backend that can be hooked.
@@ -56,6 +72,7 @@ def install() -> None:
     lib.llama_backend_init()
     err = message_buffer()
     check(lib.lsm_device_install(lib.LSM_DEVICES_CPU, err, len(err)), err)
+    lib.lsm_device_spill_dir(os.fsencode(spill_directory(os.environ)))
 
 
 @contextmanager
@@ -78,7 +95,8 @@ class DeviceMemory:
         """Give the memory of these classes back to the device, after saving what cannot be had again. Idempotent.
 
         Raises:
-            DeviceMemoryError: the host has no room for the copies; nothing was released.
+            SpillError: `spill_directory` cannot take the copies (full, not writable, a failing disk); nothing was released.
+            DeviceMemoryError: the host has no memory for the copies; nothing was released.
             NotSupported: a buffer of a kind that cannot be released.
         """
         err = message_buffer()
@@ -89,6 +107,7 @@ class DeviceMemory:
 
         Raises:
             DeviceMemoryError: the device has no room; everything is as before, try again.
+            SpillError: a copy cannot be read back; everything is as before.
             SourceChanged: the model's file is not the one that was loaded.
             ModelFileError: the file could not be read.
         """

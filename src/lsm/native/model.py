@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from lsm.errors import DeviceMemoryError, LsmError, ModelFileError
+from lsm.errors import DeviceMemoryError, LoadCancelled, ModelFileError
 from lsm.native.library import ffi, lib
 from lsm.native.memory import DeviceMemory, install, owner_scope
 from lsm.native.vocab import Vocab
@@ -17,17 +17,13 @@ from lsm.native.vocab import Vocab
 if TYPE_CHECKING:
     from lsm.native.context import Context
 
-__all__ = ["LoadCancelled", "Model"]
+__all__ = ["Model"]
 
 Progress = Callable[[float], bool | None]
 
 _open_owners: set[int] = set()  # one model for each owner: verbs act on all that an owner has
 
 SPLIT_NAME = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
-
-
-class LoadCancelled(LsmError):
-    """The progress callback asked to stop; nothing of the model is left."""
 
 
 class Model:
