@@ -158,10 +158,11 @@ async def open_local_host(settings: Settings) -> AsyncIterator[LocalHost]:
     observer = Recorder(trace) if (trace := os.environ.get("LSM_TRACE")) else None
     async with AsyncExitStack() as exits, trio.open_nursery() as nursery:
         owners: dict[str, Owner] = {}
+        running: list[trio.CancelScope] = []
         for number, source in enumerate(settings.models, start=1):
             line = exits.enter_context(Line(arena, source.alias))
             owner = owners[source.alias] = _owner(source.alias, line, number, source.path, settings, changes, observer, exits)
-            await nursery.start(owner.run)
+            running.append(await nursery.start(_run, owner))
         host = LocalHost(owners, {source.alias: source.path for source in settings.models}, arena, settings, changes)
         nursery.start_soon(_load_in_order, tuple(owners.values()))
         try:
@@ -171,7 +172,17 @@ async def open_local_host(settings: Settings) -> AsyncIterator[LocalHost]:
                 async with trio.open_nursery() as stopping:
                     for owner in owners.values():
                         stopping.start_soon(owner.stop)
+            for scope in running:
+                scope.cancel()
             nursery.cancel_scope.cancel()
+
+
+async def _run(owner: Owner, task_status: trio.TaskStatus[trio.CancelScope]) -> None:
+    """An owner has to hear `stop` also when everything else is cancelled: it runs until its own scope is."""
+    with trio.CancelScope(shield=True) as scope:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(owner.run)
+            task_status.started(scope)
 
 
 async def _load_in_order(owners: Sequence[Owner]) -> None:
