@@ -349,7 +349,7 @@ async def mcp_client(module: str, arguments: Sequence[str]) -> AsyncIterator[Any
 
 
 def arguments_of(settings: Settings) -> list[str]:
-    words = ["--parallel", str(settings.n_parallel), "--ctx-size", str(settings.n_ctx)]
+    words = ["--parallel", str(settings.n_parallel), "--ctx-size", str(settings.n_ctx), "--threads", str(settings.threads)]
     words += ["--arena", str(settings.arena)] if settings.arena else []
     words += ["--ignore-eos"] if settings.options.sampling.ignore_eos else []
     for model in settings.models:
