@@ -31,7 +31,7 @@ def test_defaults_are_those_of_llama_server() -> None:
     settings = parse()
     assert settings.models == (ModelSource(Path("m.gguf"), "m"),)
     assert (settings.host, settings.port, settings.timeout_s, settings.sse_ping_interval_s) == ("127.0.0.1", 8080, 3600, 30)
-    assert (settings.n_ctx, settings.n_batch, settings.n_ubatch, settings.flash_attn) == (0, 2048, 512, "auto")
+    assert (settings.n_ctx, settings.n_batch, settings.n_ubatch, settings.flash_attn) == (0, 512, 512, "auto")
     assert (settings.slots, settings.ui, settings.metrics, settings.props) == (True, True, False, False)
     assert (settings.min_hold_ms, settings.quantum_ms, settings.sleep_idle_seconds) == (100, 2000, -1)
     assert settings.options == Options()
@@ -164,7 +164,7 @@ def test_every_default_can_be_written_down() -> None:
         (("--api-prefix", "llm"), "--api-prefix: 'llm' is not a path"),
         (("--samplers", "top_k;best"), "--samplers: 'top_k;best' names a sampler that does not exist"),
         (("-l", "15043"), "-l: '15043' is not a token's id followed by"),
-        (("-ub", "4096"), "--ubatch-size 4096 is larger than --batch-size 2048"),
+        (("-ub", "4096"), "--ubatch-size 4096 is larger than --batch-size 512"),
         (("-fa", "off", "-ctv", "q8_0"), "--cache-type-v q8_0 needs flash attention"),
         (("--port",), "--port needs a value (N)"),
         (("--port", "--host", "x"), "--port needs a value (N), but --host follows"),

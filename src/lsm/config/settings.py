@@ -88,10 +88,10 @@ class Settings:
         "--batch-size",
         group=CONTEXT,
         read=Whole(1, 2**20),
-        default=2048,
+        default=512,
         env="LLAMA_ARG_BATCH",
         unit="tokens",
-        help="most tokens in one step",
+        help="most tokens in one step; the device changes hands, and a request can be cancelled, only between two steps",
     )
     n_ubatch: int = setting(
         "-ub",

@@ -25,7 +25,7 @@ class EngineConfig:
     n_ctx: int = 0
     n_parallel: int = -1
     kv_unified: bool | None = None
-    n_batch: int = 2048
+    n_batch: int = 512
     n_ubatch: int = 512
     threads: int = -1
     threads_batch: int = -1
