@@ -69,7 +69,7 @@ def test_holder_killed_in_the_middle_of_a_load(start: Start, threads: ThreadPool
 def test_a_waiter_that_is_killed_causes_no_release(start: Start, threads: ThreadPoolExecutor) -> None:
     """S1 (ii): the holder's next look sees nobody and keeps the device."""
     a, b = start("smollm2", "--quantum-ms", "0"), start("gemma3")
-    with a.generate_for_long(tokens=400) as stream:
+    with a.generate_for_long(tokens=100) as stream:
         handoffs = a.state()["counters"]["handoffs"]
         lost = wait_in_line(b, threads)
         b.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 import uuid
@@ -33,6 +34,7 @@ from lsm.values import ChatRequest, Counters, Finish, ModelInfo, Options, SlotIn
 
 LONG_TEXT = 16_384  # characters; more than this is tokenized on a thread, so that the loop stays free
 CHANGES_INTERVAL_S = 0.05
+_memory_owners = itertools.count(1)  # names in the ledger of device memory, which is one for the process
 
 
 class LocalHost:
@@ -159,9 +161,9 @@ async def open_local_host(settings: Settings) -> AsyncIterator[LocalHost]:
     async with AsyncExitStack() as exits, trio.open_nursery() as nursery:
         owners: dict[str, Owner] = {}
         running: list[trio.CancelScope] = []
-        for number, source in enumerate(settings.models, start=1):
+        for source in settings.models:
             line = exits.enter_context(Line(arena, source.alias))
-            owner = owners[source.alias] = _owner(source.alias, line, number, source.path, settings, changes, observer, exits)
+            owner = owners[source.alias] = _owner(source.alias, line, source.path, settings, changes, observer, exits)
             running.append(await nursery.start(_run, owner))
         host = LocalHost(owners, {source.alias: source.path for source in settings.models}, arena, settings, changes)
         nursery.start_soon(_load_in_order, tuple(owners.values()))
@@ -192,13 +194,13 @@ async def _load_in_order(owners: Sequence[Owner]) -> None:
 
 
 def _owner(
-    alias: str, line: Line, number: int, path: Path, settings: Settings, changes: Changes, observer: Observer | None, exits: AsyncExitStack
+    alias: str, line: Line, path: Path, settings: Settings, changes: Changes, observer: Observer | None, exits: AsyncExitStack
 ) -> Owner:
     def new_instance(machine: Machine, subject: str) -> Instance:
         return Executor(machine, f"{alias}/{subject}", observer)
 
     def make_engine(send: Any, receive: Any) -> EngineThread:
-        thread = EngineThread(Engine(_engine_config(path, settings), number, new_instance), alias, send, receive)
+        thread = EngineThread(Engine(_engine_config(path, settings), next(_memory_owners), new_instance), alias, send, receive)
         exits.push_async_callback(thread.stop)
         return thread
 
