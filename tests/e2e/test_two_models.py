@@ -23,22 +23,31 @@ def settle(awake: Server, asleep: Server) -> None:
     asleep.until_state("token", "asleep")
 
 
+def ask_anew(server: Server, question: str) -> str:
+    """Without the cache: how a prompt is divided into batches changes rounding, so only like may be compared with like."""
+    return text(server.ask(question, cache_prompt=False))
+
+
+def answers(server: Server) -> list[str]:
+    return [ask_anew(server, question) for question in QUESTIONS]
+
+
 def test_sixty_alternating_requests(start: Start, arena: Path) -> None:
     """S4, S10, design 3.1: 0 stranded, 0 errors, never two resident, each answer equal to that of an undisturbed server."""
     a = start("smollm2")
-    undisturbed = [text(a.ask(question)) for question in QUESTIONS]
+    undisturbed = answers(a)
     cold = {a.pid: 0}
     b = start("gemma3")  # loading it puts a to sleep
     a.until_state("token", "asleep")
     cold[a.pid], warm_b = rss_bytes(a.pid), rss_bytes(b.pid)
-    undisturbed_b = [text(b.ask(question)) for question in QUESTIONS]
+    undisturbed_b = answers(b)
     settle(a, b)
     cold[b.pid], warm_a = rss_bytes(b.pid), rss_bytes(a.pid)
     thresholds = {a.pid: (cold[a.pid] + warm_a) // 2, b.pid: (cold[b.pid] + warm_b) // 2}
     with Observer(arena, thresholds) as observer:
         for question, answer_a, answer_b in zip(QUESTIONS, undisturbed, undisturbed_b, strict=True):
-            assert text(a.ask(question, cache_prompt=False)) == answer_a
-            assert text(b.ask(question, cache_prompt=False)) == answer_b
+            assert ask_anew(a, question) == answer_a
+            assert ask_anew(b, question) == answer_b
     assert observer.double_resident == []
     assert observer.resident_without_token == []
     assert observer.samples > 1000 and all(observer.resident_seen.values()), "the witness saw nothing"
@@ -74,15 +83,16 @@ def test_a_conversation_is_never_processed_again(start: Start, flags: tuple[str,
 def test_memory_of_the_releasing_process_falls(start: Start, flags: tuple[str, ...]) -> None:
     """S10: by at least 90 % of the weight bytes; S9: and of the KV bytes with --sleep-evict-kv."""
     server = start("gemma3", *flags)
-    server.ask("Hello")
+    server.ask("One thing after another, all of them true. " * 150)
     model = server.state()["models"][0]
     sizes = {name: model["bytes"][name]["device"] for name in ("weights", "kv")}
     before = rss_bytes(server.pid)
     assert server.post("/lsm/sleep", {"model": "gemma3"}).status_code == 200
     fell = before - rss_bytes(server.pid)
-    expected = sizes["weights"] + (sizes["kv"] if flags else 0)
-    assert fell >= 0.9 * expected, f"fell by {fell} of {expected}"
     after = server.state()["models"][0]["bytes"]
+    expected = sizes["weights"] + after["kv"]["file"]  # the used pages of the cache, now in a file
+    assert fell >= 0.9 * expected, f"fell by {fell} of {expected}"
+    assert after["kv"]["file"] >= (0.5 * sizes["kv"] if flags else 0)
     assert after["weights"]["device"] == 0
     assert after["kv"]["device"] == (0 if flags else sizes["kv"])
 

@@ -18,7 +18,7 @@ RESIDENCY = Machine(
         "arriving": "the model is being loaded straight into device memory",
         "resident": "everything that decode needs is in device memory",
         "leaving": "classes are being released, one after the other",
-        "away": "released; the file and the host copies have the contents",
+        "away": "released; the model file and the copies have the contents",
         "entering": "every released class is being restored",
         "orphaned": "the model was freed before a move of its memory could start; the answer to that move is still to come",
         "broken": "the file is not the one that was loaded: restoring it would be wrong",
@@ -27,7 +27,7 @@ RESIDENCY = Machine(
     effects={
         "release_compute": "free the compute buffers; nothing is kept",
         "release_weights": "free the weights; the file is their copy",
-        "release_kv": "copy the used part of the KV cache to the host, then free it; without room for the copy it stays",
+        "release_kv": "copy the used part of the KV cache to the host or a file, then free it; without room for the copy it stays",
         "report_left": "when all that was asked for is done -> left",
         "restore": "take memory for all, then fill KV, weights, compute; commit -> entered | enter_failed | source_changed",
         "rest": "sleep: rest; there is nothing left to hold the token for",
