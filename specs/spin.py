@@ -17,6 +17,7 @@ from specs.worlds.token import KERNEL
 
 WORLD = Path(__file__).parent / "worlds" / "token.pml"
 OPTIMISE = {2: "-O0", 3: "-O1"}  # of the C compiler, for N processes: small worlds are checked sooner than they are compiled
+DEPTH = {4: 20_000_000}  # of the search, which is an error when it is too small
 AT_ONCE = ("hold_start", "quantum_start", "quantum_stop")
 REMEDY = "SPIN is missing: apt-get install -y --no-install-recommends spin gcc libc6-dev"
 
@@ -37,7 +38,7 @@ def available() -> bool:
 
 def count_states(n: int, defines: Sequence[str] = (), table: Machine = TOKEN, table_log2: int = 22) -> Verdict:
     """Every state of the world with `n` processes, without reduction; assertions are checked on the way."""
-    return _run(n, defines, table, ["-DNOREDUCE", "-DSAFETY", "-DNOCLAIM"], [f"-w{table_log2}", "-m2000000"])
+    return _run(n, defines, table, ["-DNOREDUCE", "-DSAFETY", "-DNOCLAIM"], [f"-w{table_log2}", f"-m{DEPTH.get(n, 2_000_000)}"])
 
 
 def check_served(n: int, defines: Sequence[str] = (), table: Machine = TOKEN) -> Verdict:
