@@ -271,3 +271,19 @@ async def test_without_the_shield_the_end_is_lost(monkeypatch: pytest.MonkeyPatc
         await client.send_all(request("GET", "/"))
         with pytest.raises((trio.TooSlowError, AssertionError)):
             assert b"early" in await read_all(client, 0.5)
+
+
+async def test_a_cancelled_connection_is_closed() -> None:
+    """Design 8 (3): hypercorn's own close waits, so cancelling skips it; a client must not be left hanging on an open socket."""
+    app = Waits()
+    connections = Connections(Guarded(app), 5.0)
+    async with trio.open_nursery() as nursery:
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(connections.serve, [listener])
+        client = await connect(listener.socket.getsockname()[1])
+        await client.send_all(request("GET", "/"))
+        await app.started.wait()
+        (stream,) = connections._open
+        nursery.cancel_scope.cancel()
+    assert stream.socket.fileno() == -1
+    await client.aclose()

@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lsm_http.bodies import Chat, Completion, parse
 from lsm_http.options import make_options
@@ -151,6 +151,7 @@ json_values = st.recursive(
 )
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(st.dictionaries(st.sampled_from(Chat.__struct_fields__), json_values, max_size=6))
 def test_any_json_gives_options_or_a_clean_refusal(body: dict[str, Any]) -> None:
     """B.2: no value of any known field ends in anything but Options or InvalidRequest."""

@@ -145,7 +145,8 @@ async def test_a_slow_watcher_gets_the_latest_state_not_a_queue_of_old_ones() ->
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     frames = [piece for piece in sent if piece]
-    assert [_sleep_state(frame) for frame in frames][-1] == "asleep" and len(frames) <= 2
+    assert _sleep_state(frames[-1]) == "asleep" and len(frames) <= 2
+    assert all(frame.count(b"data: ") == 1 for frame in frames)
 
 
 def _sleep_state(event: bytes) -> str:
