@@ -45,13 +45,12 @@ class Connections:
 
     async def _handle(self, stream: trio.SocketStream) -> None:
         self._open.add(stream)
-        try:
+        try:  # serve_listeners closes the stream afterwards, in every case; hypercorn does not when it is cancelled
             await TCPServer(self._app, self._config, self._context, ConnectionState({}), stream).run()  # type: ignore[arg-type]
         except* Exception as group:
             log.warning("a connection ended with an error: %s", "; ".join(map(repr, _leaves(group))))
             log.debug("where it came from", exc_info=group)
         finally:
-            stream.socket.close()  # without waiting: hypercorn's own close is skipped when it is cancelled
             self._open.discard(stream)
             self._changed.set()
 

@@ -274,7 +274,7 @@ async def test_without_the_shield_the_end_is_lost(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_a_cancelled_connection_is_closed() -> None:
-    """Design 8 (3): hypercorn's own close waits, so cancelling skips it; a client must not be left hanging on an open socket."""
+    """Design 8 (3): hypercorn's own close waits, so cancelling skips it; a client must not be left with an open socket."""
     app = Waits()
     connections = Connections(Guarded(app), 5.0)
     async with trio.open_nursery() as nursery:
