@@ -19,7 +19,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +152,9 @@ def _wait_until_it_answers(client: httpx.Client, process: subprocess.Popen[bytes
             if client.get("/health").status_code == 200:
                 return
         except httpx.TransportError:
-            time.sleep(0.1)
+            pass
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.1)
     raise SystemExit(f"the peer ended with {process.returncode}")
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from lsm.errors import BuildError
 from lsm.native.processor import preload_baseline
+from lsm.native.waiting import bound_spinning
 
 __all__ = ["build_info", "ffi", "lib", "set_log_level", "using_baseline"]
 
@@ -38,6 +39,7 @@ def library_directory() -> Path:
 
 
 def _load() -> tuple[Any, Any, bool]:
+    bound_spinning()
     baseline = preload_baseline(library_directory())
     try:
         module = importlib.import_module(MODULE)
