@@ -86,7 +86,7 @@ def _sampling(body: Generation, defaults: Sampling, tokenize: Tokenizer, n_vocab
     if body.dry_sequence_breakers is not None:
         changes["dry_sequence_breakers"] = _breakers(body.dry_sequence_breakers)
     if body.logit_bias is not None:
-        changes["logit_bias"] = (*defaults.logit_bias, *_logit_biases(body.logit_bias, tokenize, n_vocab))
+        changes["logit_bias"] = _logit_biases(body.logit_bias, tokenize, n_vocab)
     if body.grammar is not None:
         changes["grammar"] = body.grammar
     return replace(defaults, **changes)

@@ -22,7 +22,7 @@ def normalized(messages: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], .
 
 
 def without_prefill(messages: Sequence[dict[str, Any]]) -> tuple[Sequence[dict[str, Any]], str]:
-    """Split off a last message of the assistant, which the model is to continue: what comes before it, and its text ("" if there is none)."""
+    """Split off a last message of the assistant, which the model is to continue: what comes before it, and its text, or ""."""
     if messages[-1]["role"] != "assistant":
         return messages, ""
     if len(messages) > 1 and messages[-2]["role"] == "assistant":

@@ -88,5 +88,6 @@ def _compiled(source: str, clock: Callable[[], datetime]) -> Template:
         return make_environment(clock).from_string(source)
     except TemplateSyntaxError as error:
         raise ModelFileError(
-            f"the chat template is broken in line {error.lineno}: {error.message}; give another one with --chat-template or --chat-template-file"
+            f"the chat template is broken in line {error.lineno}: {error.message}; "
+            "give another one with --chat-template or --chat-template-file"
         ) from error

@@ -118,11 +118,11 @@ def test_stop_is_a_text_or_a_list_and_empty_means_the_default() -> None:
 
 
 def test_logit_bias_in_all_its_forms() -> None:
-    """B.2: pairs or object, ids or texts, false forbids; it adds to the command line's."""
+    """B.2: pairs or object, ids or texts, false forbids; it replaces the command line's."""
     assert options({"logit_bias": [[5, 1.5], ["ab", -1], [7, False]]}).sampling.logit_bias == ((5, 1.5), (2, -1.0), (7, -math.inf))
     assert options({"logit_bias": {"5": 1.5, "abc": False}}).sampling.logit_bias == ((5, 1.5), (3, -math.inf))
     defaults = Options(sampling=Sampling(logit_bias=((1, 1.0),)))
-    assert options({"logit_bias": {"5": 2}}, defaults).sampling.logit_bias == ((1, 1.0), (5, 2.0))
+    assert options({"logit_bias": {"5": 2}}, defaults).sampling.logit_bias == ((5, 2.0),)
 
 
 def test_a_key_of_many_digits_is_a_text() -> None:
