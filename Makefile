@@ -19,7 +19,7 @@ run: $(VENV)/installed models
 test: $(VENV)/installed-for-tests models
 	$(BIN)/ruff check
 	$(BIN)/mypy --strict $(TYPED)
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal
 
 models: $(VENV)/installed
 	@$(BIN)/lsm pull $(MODELS)
