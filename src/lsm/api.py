@@ -30,15 +30,15 @@ from lsm.values import (
 )
 
 __all__ = [
-    "ChatRequest", "Counters", "Finish", "Host", "ModelFacts", "ModelInfo", "Options", "Sampling", "Settings", "SlotInfo", "Text", "Timings",
-    "build_info", "open_host",
+    "ChatRequest", "Counters", "Finish", "Host", "ModelFacts", "ModelInfo", "Options", "Sampling", "Settings", "SlotInfo",
+    "Text", "Timings", "build_info", "open_host",
 ]  # fmt: skip
 
 Prompt = str | Sequence[int]  # text, or token ids
 
 
 class Host(Protocol):
-    """All models of this process.  `model` arguments are aliases; an empty one means the first model.  `NotFound`: there is no such model."""
+    """All models of this process.  `model` arguments are aliases; an empty one means the first.  `NotFound`: there is no such model."""
 
     def models(self) -> tuple[ModelInfo, ...]:
         """Every model, loaded or not, in the order of the command line."""

@@ -202,7 +202,7 @@ class Settings:
         group=SHARING,
         default=False,
         env=("LSM_SLEEP_EVICT_KV", "LLAMA_SLEEP_EVICT_KV"),
-        help="a sleeping model's KV cache leaves device memory too; the CPU's goes to disk: LSM_SPILL_DIR, default ~/.cache/lsm-server/spill",
+        help="a sleeping model's KV cache leaves device memory too; the CPU's goes to a file in LSM_SPILL_DIR (~/.cache/lsm-server/spill)",
     )
     vram_budget: int | str | None = setting(
         "--vram-budget",

@@ -23,7 +23,7 @@ from lsm.config import Settings
 from lsm.engine.engine import Engine, EngineConfig
 from lsm.engine.gguf_header import read_header
 from lsm.errors import InvalidRequest, NotFound
-from lsm.machines.table import Instance, Machine
+from lsm.machines.table import Machine
 from lsm.runtime.changes import Changes
 from lsm.runtime.engine_thread import EngineThread
 from lsm.runtime.executor import Executor, Observer
@@ -196,7 +196,7 @@ async def _load_in_order(owners: Sequence[Owner]) -> None:
 def _owner(
     alias: str, line: Line, path: Path, settings: Settings, changes: Changes, observer: Observer | None, exits: AsyncExitStack
 ) -> Owner:
-    def new_instance(machine: Machine, subject: str) -> Instance:
+    def new_instance(machine: Machine, subject: str) -> Executor:
         return Executor(machine, f"{alias}/{subject}", observer)
 
     def make_engine(send: Any, receive: Any) -> EngineThread:
