@@ -2,6 +2,7 @@
 
 hypercorn's own loop ends the whole server on a mistake in one connection (a websocket upgrade with a byte too many is enough), and
 cannot end while a client does not read.  So hypercorn is asked for the protocol of one connection only, and the loop is here.
+It also keeps a connection that its client has left for as long as an idle one; `Connection` does not.
 """
 
 from __future__ import annotations
@@ -25,6 +26,25 @@ SHUTDOWN_GRACE_S = 2.0
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # l_onoff, l_linger: unsent data is dropped
 
 
+class Connection(TCPServer):
+    """hypercorn's; it ends when the client has left."""
+
+    def __init__(self, app: ASGIWrapper, config: Config, context: WorkerContext, stream: trio.SocketStream) -> None:
+        super().__init__(app, config, context, ConnectionState({}), stream)  # type: ignore[arg-type]
+        self._client_left = trio.Event()
+
+    async def _read_data(self) -> None:
+        await super()._read_data()
+        self._client_left.set()
+
+    async def _idle_timeout(self) -> None:
+        """Runs whenever no request does."""
+        with trio.move_on_after(self.config.keep_alive_timeout):
+            await self._client_left.wait()
+        with trio.CancelScope(shield=True):
+            await self._initiate_server_close()
+
+
 class Connections:
     """All open connections of one server."""
 
@@ -46,7 +66,7 @@ class Connections:
     async def _handle(self, stream: trio.SocketStream) -> None:
         self._open.add(stream)
         try:  # serve_listeners closes the stream afterwards, in every case; hypercorn does not when it is cancelled
-            await TCPServer(self._app, self._config, self._context, ConnectionState({}), stream).run()  # type: ignore[arg-type]
+            await Connection(self._app, self._config, self._context, stream).run()
         except* Exception as group:
             log.warning("a connection ended with an error: %s", "; ".join(map(repr, _leaves(group))))
             log.debug("where it came from", exc_info=group)

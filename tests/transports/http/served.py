@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -31,6 +32,13 @@ class Served:
 
     async def connect(self) -> trio.SocketStream:
         return await trio.open_tcp_stream("127.0.0.1", self.port)
+
+    async def connect_narrow(self) -> trio.SocketStream:
+        """A client whose kernel takes little, so that a server's sends are soon stuck when it does not read."""
+        sock = trio.socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        await sock.connect(("127.0.0.1", self.port))
+        return trio.SocketStream(sock)
 
     async def slot_is_free(self, model: str = "") -> None:
         """Waits until no request is in the model's slot."""

@@ -287,3 +287,22 @@ async def test_a_cancelled_connection_is_closed() -> None:
         nursery.cancel_scope.cancel()
     assert stream.socket.fileno() == -1
     await client.aclose()
+
+
+@pytest.mark.parametrize("is_used", [True, False])
+async def test_a_connection_that_its_client_has_left_is_over(is_used: bool) -> None:
+    """hypercorn keeps its idle timer running, and the socket in CLOSE_WAIT, for the whole keep-alive time."""
+    connections = Connections(Guarded(read_body), keep_alive_s=3600.0)
+    async with trio.open_nursery() as nursery:
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(connections.serve, [listener])
+        async with await connect(listener.socket.getsockname()[1]) as client:
+            if is_used:
+                await client.send_all(request("POST", "/", b"1234567"))
+                await read_until(client, b"\r\n\r\n7")
+            while not connections._open:
+                await trio.sleep(0)
+        with trio.fail_after(5):
+            while connections._open:
+                await connections._changed.wait()
+        nursery.cancel_scope.cancel()

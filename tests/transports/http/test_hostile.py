@@ -70,7 +70,7 @@ async def test_a_client_that_stops_reading_does_not_hold_up_the_end() -> None:
     """Design 8 (4): shutdown is bounded."""
     with trio.fail_after(5):
         async with served(host_class=FloodHost) as server:
-            client = await server.connect()
+            client = await server.connect_narrow()
             await client.send_all(completion("[flood]"))
             await server.slot_is_taken()
             await server.slot_is_free()  # the box is full and the send is stuck
@@ -203,7 +203,7 @@ async def test_a_client_that_takes_nothing_is_cut_off(monkeypatch: pytest.Monkey
         closed.set()
 
     monkeypatch.setattr(Connections, "_handle", observed)
-    async with served("--timeout", "1", host_class=FloodHost) as server, await server.connect() as client:
+    async with served("--timeout", "1", host_class=FloodHost) as server, await server.connect_narrow() as client:
         await client.send_all(completion("[flood]"))
         with trio.fail_after(15):
             await closed.wait()
