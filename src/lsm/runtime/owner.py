@@ -179,6 +179,7 @@ class Owner:
         facts = {name: self._sample[name]() for name in _asked(machine.machine, before, event.event)}
         effects = machine.fire(event.event, **facts)
         if machine.state != before:
+            log.debug("%s: %s: %s -> %s (%s)", self.alias, event.machine, before, machine.state, event.event)
             self._since[event.machine] = trio.current_time()
             if event.machine == "token":
                 self._line_effects.state_left()
@@ -190,11 +191,14 @@ class Owner:
             self._inbox.answer(Event("token", "line_failed"))
 
     def _keep(self, report: Report) -> None:
-        self.facts = report.facts or self.facts
         self.bytes = report.bytes or self.bytes
+        if report.facts is not None:
+            self.facts = report.facts
+            log.info("%s: loaded in %.1f s", self.alias, report.facts.load_ms / 1e3)
         if report.error is not None:
             self._error = report.error
             self.why = report.error.message
+            log.warning("%s: %s", self.alias, self.why)
 
     # ---- facts --------------------------------------------------------------------------------------------------------------
 
@@ -294,6 +298,7 @@ class Owner:
     def _fail_demand(self) -> None:
         error = self._wake_error()
         self.why = error.message
+        log.warning("%s; %d requests end with 503", error.message, len(self._answers))
         self.counts["refusals"] += len(self._answers)
         self._engine.fail_all(error)
         self._fail_wakers(error)
