@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 import urllib.error
-import urllib.parse
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -97,7 +96,7 @@ def _is_free(port: int) -> bool:
 
 def _start(alias: str, path: Path, port: int, peers: Sequence[int]) -> Server:
     command = [sys.executable, "-m", "lsm_cli.server", "--model", str(path), "--alias", alias, "--host", HOST, "--port", str(port)]
-    command += ["--sleep-evict-kv"]
+    command += ["--sleep-evict-kv", "--page-peers", ",".join(f"http://{HOST}:{other}" for other in peers)]
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -129,7 +128,7 @@ def _relay(servers: Sequence[Server], out: TextIO) -> None:
                 told = _all_answer(servers)
                 ask_at_s = time.monotonic() + ASK_EVERY_S
                 if told:
-                    out.write(f"\nBoth models are up. Open {page_url(servers)} and send each a prompt; ctrl-C ends everything.\n\n")
+                    out.write(f"\nBoth models are up. Open {servers[0].url} and send each a prompt; ctrl-C ends everything.\n\n")
                     out.flush()
 
 
@@ -156,11 +155,6 @@ def _is_healthy(url: str) -> bool:
             return True
     except OSError:
         return False
-
-
-def page_url(servers: Sequence[Server]) -> str:
-    """The first server's page, told where the others are."""
-    return f"{servers[0].url}/?" + urllib.parse.urlencode([("peer", server.url) for server in servers[1:]])
 
 
 def _stop(servers: Sequence[Server], out: TextIO) -> None:

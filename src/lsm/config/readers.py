@@ -166,6 +166,17 @@ class CommaList:
 
 
 @dataclass(frozen=True, slots=True)
+class UrlList:
+    metavar: str = "URL,.."
+
+    def __call__(self, text: str) -> tuple[str, ...]:
+        urls = CommaList()(text)
+        if not all(url.startswith(("http://", "https://")) for url in urls):
+            raise ValueError("is not a list of http:// or https:// addresses")
+        return urls
+
+
+@dataclass(frozen=True, slots=True)
 class SizeOrAuto:
     """Bytes, with the units k, M, G, T (powers of 1000) and Ki, Mi, Gi, Ti (of 1024); or the word `auto`."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lsm.config.checks import check_together
 from lsm.config.generation import GENERATION
-from lsm.config.readers import Choice, CommaList, FilePath, Number, Prefix, SizeOrAuto, Text, Whole
+from lsm.config.readers import Choice, CommaList, FilePath, Number, Prefix, SizeOrAuto, Text, UrlList, Whole
 from lsm.config.setting import Setting, setting, settings_of, switch
 from lsm.values import Options
 
@@ -312,6 +312,16 @@ class Settings:
     props: bool = switch("--props", group=HTTP, default=False, env="LLAMA_ARG_ENDPOINT_PROPS", help="answer POST /props")
     slots: bool = switch("--slots", group=HTTP, default=True, env="LLAMA_ARG_ENDPOINT_SLOTS", help="answer GET /slots")
     ui: bool = switch("--ui", "--webui", group=HTTP, default=True, env="LLAMA_ARG_UI", help="answer GET / with the page")
+    page_peers: tuple[str, ...] = setting(
+        "--page-peers",
+        group=HTTP,
+        read=UrlList(),
+        default=(),
+        env="LSM_PAGE_PEERS",
+        collect=_flat,
+        default_text="none",
+        help="other servers of the same arena that the page shows beside this one",
+    )
 
     log_file: Path | None = setting(
         "--log-file",

@@ -80,12 +80,7 @@ class LocalHost:
         return b"".join(self.pieces(model, tokens)).decode("utf-8", "replace")
 
     def render(self, model: str, chat: ChatRequest) -> str:
-        owner = self._owner(model)
-        prompt = self._template(owner).render(chat)
-        facts = owner.facts
-        if facts is not None and owner.vocab.add_bos:
-            prompt = prompt.removeprefix(facts.bos_token)  # the tokenizer adds it; twice would be wrong
-        return prompt
+        return self._template(self._owner(model)).render(chat)
 
     # ---- waits --------------------------------------------------------------------------------------------------------------
 
@@ -141,11 +136,13 @@ class LocalHost:
         )
 
     def _template(self, owner: Owner) -> ChatTemplate:
-        vocab_is_there = owner.vocab  # raises before the model has been loaded
-        assert vocab_is_there is not None and owner.facts is not None
+        vocab, facts = owner.vocab, owner.facts  # raises before the model has been loaded
+        assert facts is not None
         if owner.alias not in self._templates:
-            source = _template_override(self._settings) or owner.facts.chat_template
-            self._templates[owner.alias] = ChatTemplate(source, owner.facts.bos_token, owner.facts.eos_token)
+            source = _template_override(self._settings) or facts.chat_template
+            self._templates[owner.alias] = ChatTemplate(
+                source, facts.bos_token, facts.eos_token, architecture=facts.architecture, adds_bos=vocab.add_bos
+            )
         return self._templates[owner.alias]
 
 

@@ -140,9 +140,12 @@ class Owner:
         await self._until(lambda: self._times_left != times_left or self.state("sleep") in ("asleep", "waking"))
 
     async def load(self) -> None:
-        """Start loading, and wait until the place in the line is taken (or the load has ended already)."""
-        self._post("load", "load")
-        await self._until(lambda: self.state("token") not in BEFORE_THE_LINE or self.state("load") not in ("unloaded", "queued"))
+        """Start loading, and wait until the place in the line is taken (or the load has ended already).  Once stopped, it does nothing."""
+        if not self._stopping:
+            self._post("load", "load")
+        await self._until(
+            lambda: self._stopping or self.state("token") not in BEFORE_THE_LINE or self.state("load") not in ("unloaded", "queued")
+        )
 
     async def stop(self) -> None:
         """End all requests, unload, give everything back; after `STOP_S` the kernel has to do the rest."""
@@ -208,7 +211,7 @@ class Owner:
             "wanted": line.wanted,
             "rested": line.rested,
             "due": lambda: not self._answers or line.quantum_over(),
-            "patient": lambda: not self._hopeless() and self._map_attempts < MAP_ATTEMPTS,
+            "patient": lambda: self._demand > 0 and not self._hopeless() and self._map_attempts + 1 < MAP_ATTEMPTS,
             "demanded": lambda: self._demand > 0,
             "hopeless": self._hopeless,
             "evict_kv": lambda: self._evict_kv,

@@ -33,7 +33,7 @@ def _model(owner: Owner, path: Path, line: Status) -> dict[str, Any]:
         "path": str(path),
         "machines": owner.machines(),
         "bytes": {name: dict(owner.bytes.get(name, _NO_BYTES)) for name in CLASSES},
-        "why": owner.why or _why(owner, line),
+        "why": _why(owner, line),
         "requests": {"running": owner.running, "waiting": owner.waiting},
     }
 
@@ -52,7 +52,7 @@ def _why(owner: Owner, line: Status) -> str:
         case "draining" | "sleeping":
             return "is leaving device memory"
         case _:
-            return "nobody needs it" if owner.state("load") == "ready" else "has not been loaded"
+            return owner.why or ("nobody needs it" if owner.state("load") == "ready" else "has not been loaded")
 
 
 def _line(arena: Path) -> Status:

@@ -122,3 +122,11 @@ async def test_it_fits_a_phone_and_names_its_controls(tmp_path: Path) -> None:
         assert await page.evaluate(f"{controls}.every((c) => c.textContent || c.labels?.length)")
         assert await page.evaluate("document.querySelectorAll('h1').length") == 1
         assert await page.evaluate("[...document.querySelectorAll('[role=img]')].every((i) => i.getAttribute('aria-label'))")
+
+
+async def test_peers_of_the_settings_are_in_the_address() -> None:
+    """`/` alone shows every server that --page-peers names."""
+    async with served("--page-peers", "http://127.0.0.1:8081,http://127.0.0.1:8082") as server, server.client() as client:
+        response = await client.get("/")
+        assert response.headers["location"] == "?peer=http%3A%2F%2F127.0.0.1%3A8081&peer=http%3A%2F%2F127.0.0.1%3A8082"
+        assert (await client.get("/?peer=http%3A%2F%2F127.0.0.1%3A8081")).status_code == 200

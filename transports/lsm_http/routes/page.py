@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from importlib import resources
+from urllib.parse import urlencode
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from lsm_http.context import Context
@@ -34,7 +35,11 @@ def make_routes(context: Context) -> list[Route]:
         return []
     assets = {path: _load(name, media_type) for path, (name, media_type) in FILES.items()}
 
+    peers = urlencode([("peer", url) for url in context.settings.page_peers])
+
     async def asset(request: Request) -> Response:
+        if peers and request.scope["path"] == "/" and not request.url.query:
+            return RedirectResponse(f"?{peers}", status_code=307)  # the address says what the page shows
         return _answer(assets[request.scope["path"]], request.headers.get("if-none-match", ""))
 
     return [Route(path, asset) for path in FILES]
