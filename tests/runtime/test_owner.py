@@ -10,7 +10,7 @@ from trio.abc import Clock
 
 from lsm.errors import ModelFailed, ModelLoading, Unavailable, WakeFailed
 from lsm.machines import LOAD, RESIDENCY, SLEEP, TOKEN
-from lsm.runtime.owner import MAP_ATTEMPTS, Owner
+from lsm.runtime.owner import MAP_ATTEMPTS, REQUESTS_MAX, Owner
 
 from .conftest import House, read
 
@@ -366,3 +366,14 @@ async def test_a_deleted_arena_is_a_clear_error(autojump_clock: Clock, house: Ho
     shutil.rmtree(house.arena)
     with pytest.raises(WakeFailed, match="deleted"):
         await house.serve(a)
+
+
+async def test_more_requests_than_can_wait_are_refused_and_the_others_served(autojump_clock: Clock, house: House) -> None:
+    """Habit 6: a limit on everything; 503, and nothing lost."""
+    a = await house.model("a")
+    answers = [house.start(a) for _ in range(REQUESTS_MAX)]
+    with pytest.raises(Unavailable, match="try again later"):
+        house.start(a)
+    for answer in answers:
+        assert await read(answer) == 1
+    assert await house.serve(a) == 1

@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 MAP_ATTEMPTS = 6  # with the pauses below: about three seconds for the memory of a dead peer to come back
 BACKOFF_MIN_S = 0.1
 STOP_S = 10.0
+REQUESTS_MAX = 1024  # accepted and not ended, for one model
 
 BEFORE_THE_LINE = ("asleep", "doorway", "joining")
 
@@ -107,6 +108,8 @@ class Owner:
     def submit(self, request_id: str, prompt: Any, options: Options) -> Answer:
         """Start a generation.  prompt: token ids, int32, (n,).  `cancel` it when nobody reads the answer any more."""
         self._check_loaded()
+        if len(self._answers) >= REQUESTS_MAX:
+            raise Unavailable(f"{self.alias}: {REQUESTS_MAX} requests are waiting already; try again later")
         answer = self._answers[request_id] = Answer(request_id)
         self._engine.submit(Job(request_id, prompt, options))
         self._demand_add()
