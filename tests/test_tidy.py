@@ -28,10 +28,11 @@ class Ban:
     but: tuple[str, ...] = ()
 
 
+TIMED = ("src/", "transports/", "tests/", "specs/")
 BANS = (
     Ban(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b", "do it now, or say in the docs that it is missing"),
     Ban(r"\bNotImplemented" r"Error\b", "write it, or refuse with lsm.errors.NotSupported", CODE),
-    Ban(r"\btime\.sl" r"eep\(", "wait for an event, a descriptor or a process", ("src/", "transports/", "tests/", "specs/"), ("tests/bench/",)),
+    Ban(r"\btime\.sl" r"eep\(", "wait for an event, a descriptor or a process", TIMED, ("tests/bench/",)),
     Ban(r"(?<![\w.])pr" r"int\(", "log it, or return it", ("src/", "transports/"), PRINTERS),
     Ban(r"^\s*except" r":", "name the exceptions"),
     Ban(r"\b(lo" r"ckf\(|F_SE" r"TLK)", "only flock: record locks vanish at any close of the file (design 3)", CODE),
