@@ -30,7 +30,7 @@ TOKEN = Machine(
         "wanted": "LOCK_EX|LOCK_NB on want.lock, through our own second descriptor, was refused: somebody waits",
         "rested": "the minimum hold has passed since `mapped`",
         "due": "nothing runs here, or the quantum has passed since somebody was first seen waiting",
-        "patient": "the failure may pass, and fewer than the allowed attempts to map have failed",
+        "patient": "the failure may pass, somebody still needs the device, and with this one fewer than the allowed attempts have failed",
     },
     effects={
         "door_try": "flock(door, EX|NB), then flock(want, SH|NB): both or neither -> door_won | door_busy",
