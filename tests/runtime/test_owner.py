@@ -8,9 +8,9 @@ import pytest
 import trio
 from trio.abc import Clock
 
-from lsm.errors import ModelFailed, ModelLoading, Unavailable, WakeFailed
+from lsm.errors import Unavailable
 from lsm.machines import LOAD, RESIDENCY, SLEEP, TOKEN
-from lsm.runtime.owner import MAP_ATTEMPTS, REQUESTS_MAX, Owner
+from lsm.runtime.owner import Owner
 
 from .conftest import House, read
 
@@ -43,36 +43,6 @@ async def test_the_first_request_after_a_load_needs_no_restore(autojump_clock: C
     await trio.sleep(5)
     assert await house.serve(b) == 1
     assert house.device.times("b", "restore") == []
-
-
-async def test_a_failed_load_leaves_the_token_free(autojump_clock: Clock, house: House) -> None:
-    """S7 (c): a failed load releases the token and any allocation before it is reported."""
-    a = await house.model("a")
-    b = await house.model("b", loaded=False, broken_file=True)
-    with pytest.raises(ModelFailed, match="b: the file is broken"):
-        await b.wake()
-    assert b.state("token") == "asleep" and b.state("load") == "failed"
-    assert await house.serve(a) == 1
-
-
-async def test_a_failed_load_can_be_tried_again(autojump_clock: Clock, house: House) -> None:
-    """Design 3.7: stay able to serve the next one."""
-    b = await house.model("b", loaded=False, broken_file=True)
-    with pytest.raises(ModelFailed):
-        await b.wake()
-    with pytest.raises(ModelFailed, match="wake the model to try again"):
-        house.start(b)
-    await b.wake()
-    assert await house.serve(b) == 1
-
-
-async def test_a_model_that_is_not_loaded_refuses_at_once(autojump_clock: Clock, house: House) -> None:
-    """B.0: before the model is loaded, 503 Loading model."""
-    b = await house.model("b", loaded=False)
-    await b.load()
-    with pytest.raises(ModelLoading):
-        house.start(b)
-    await b.wake()
 
 
 async def test_a_model_asleep_by_contention_wakes_with_idle_sleep_off(autojump_clock: Clock, house: House) -> None:
@@ -231,61 +201,6 @@ async def test_a_model_leaves_the_device_after_its_idle_time(autojump_clock: Clo
     assert await house.serve(a) == 1
 
 
-async def test_a_map_that_fails_is_tried_again_for_a_while(autojump_clock: Clock, house: House) -> None:
-    """Design 3.7: a dead holder's memory may be freed later than its flock."""
-    a = await house.model("a")
-    await a.sleep()
-    house.device.refuse = MAP_ATTEMPTS - 1
-    assert await house.serve(a) == 1
-    assert len(house.device.times("a", "restore")) == MAP_ATTEMPTS
-
-
-async def test_a_map_that_keeps_failing_ends_the_request_and_not_the_model(autojump_clock: Clock, house: House) -> None:
-    """Design 3.7: 503 with Retry-After; the next request is served; the token is free meanwhile."""
-    a = await house.model("a")
-    b = await house.model("b")
-    house.device.refuse = 1000
-    with pytest.raises(WakeFailed) as caught:
-        await house.serve(a)
-    assert caught.value.retry_after_s >= 1 and "no room" in caught.value.message
-    house.device.refuse = 0
-    assert await house.serve(b) == 1
-    assert await house.serve(a) == 1
-
-
-async def test_a_load_waits_for_the_memory_of_a_dead_peer_too(autojump_clock: Clock, house: House) -> None:
-    """Design 3.7 for a load: it is tried again, with the token kept."""
-    a = await house.model("a", loaded=False)
-    house.device.refuse = 3
-    await a.wake()
-    assert len(house.device.times("a", "load")) == 4
-
-
-async def test_a_load_that_never_finds_room_fails_and_can_be_tried_again(autojump_clock: Clock, house: House) -> None:
-    """Design 3.7: the state is stable, the token free."""
-    a = await house.model("a", loaded=False)
-    house.device.refuse = 1000
-    with pytest.raises(WakeFailed):
-        await a.wake()
-    assert (a.state("load"), a.state("token"), a.state("residency")) == ("failed", "asleep", "absent")
-    house.device.refuse = 0
-    await a.wake()
-    assert await house.serve(a) == 1
-
-
-async def test_a_file_that_changed_fails_the_model_and_a_new_load_mends_it(autojump_clock: Clock, house: House) -> None:
-    """Design 4: a replaced file is detected before it is read; a clear error; everything else keeps serving."""
-    a = await house.model("a")
-    b = await house.model("b")
-    house.scripts["a"].changed_file = True
-    with pytest.raises(ModelFailed, match="another one"):
-        await house.serve(a)
-    assert await house.serve(b) == 1
-    house.scripts["a"].changed_file = False
-    await a.wake()
-    assert await house.serve(a) == 1
-
-
 async def test_sleep_in_the_middle_of_a_generation_only_pauses_it(autojump_clock: Clock, house: House) -> None:
     """S10: nothing is lost; the running request wakes the model again."""
     a = await house.model("a")
@@ -294,27 +209,6 @@ async def test_sleep_in_the_middle_of_a_generation_only_pauses_it(autojump_clock
     await a.sleep()
     assert await read(answer) == 50
     assert len(house.device.times("a", "restored")) == 1
-
-
-@pytest.mark.parametrize("moment", range(0, 24))
-async def test_stop_ends_in_every_state(autojump_clock: Clock, house: House, moment: int) -> None:
-    """Design 2: every wait lists all its exits, stop among them; requests end with an error, not never."""
-    a = await house.model("a")
-    b = await house.model("b", loaded=False)
-    await b.load()
-    answer = house.start(a, tokens=10_000)
-    for _ in range(moment):
-        await house.changes.after(house.changes.version)
-    start = trio.current_time()
-    async with trio.open_nursery() as stopping:
-        stopping.start_soon(a.stop)
-        stopping.start_soon(b.stop)
-    assert trio.current_time() - start < 5.0
-    with pytest.raises(Unavailable):
-        await read(answer)
-    for owner in (a, b):
-        assert (owner.state("token"), owner.state("load"), owner.state("residency")) == ("asleep", "unloaded", "absent")
-    assert house.device.resident == set()
 
 
 async def test_questions_are_answered_and_change_nothing_while_the_token_is_waited_for(autojump_clock: Clock, house: House) -> None:
@@ -338,42 +232,3 @@ async def test_an_idle_model_that_nobody_wants_stays(autojump_clock: Clock, hous
     a = await house.model("a")
     await trio.sleep(3600)
     assert house.device.resident == {"a"} and a.state("sleep") == "awake"
-
-
-async def test_a_full_disk_refuses_new_arrivals_only(autojump_clock: Clock, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """token.md 14: only a new join fails; waiting, waking and handing on need no disk."""
-    import os
-
-    a = await house.model("a")
-    await house.model("b")
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "mkfifo", full)
-        with pytest.raises(WakeFailed, match="No space left"):
-            await house.serve(a)
-    assert await house.serve(a) == 1
-
-
-async def test_a_deleted_arena_is_a_clear_error(autojump_clock: Clock, house: House) -> None:
-    """token.md: a deleted arena is noticed at join and take."""
-    import shutil
-
-    a = await house.model("a")
-    await a.sleep()
-    shutil.rmtree(house.arena)
-    with pytest.raises(WakeFailed, match="deleted"):
-        await house.serve(a)
-
-
-async def test_more_requests_than_can_wait_are_refused_and_the_others_served(autojump_clock: Clock, house: House) -> None:
-    """Habit 6: a limit on everything; 503, and nothing lost."""
-    a = await house.model("a")
-    answers = [house.start(a) for _ in range(REQUESTS_MAX)]
-    with pytest.raises(Unavailable, match="try again later"):
-        house.start(a)
-    for answer in answers:
-        assert await read(answer) == 1
-    assert await house.serve(a) == 1
