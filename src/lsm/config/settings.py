@@ -61,18 +61,6 @@ class Settings:
         default_text="the file's name without .gguf",
         help="name of each model for clients, in the order of -m",
     )
-    n_gpu_layers: int = setting(
-        "-ngl",
-        "--gpu-layers",
-        "--n-gpu-layers",
-        group=MODELS,
-        read=Whole(0, 10_000, {"auto": -1, "all": -2}),
-        default=-1,
-        env="LLAMA_ARG_N_GPU_LAYERS",
-        default_text="auto",
-        help="layers to keep in device memory, where the build has a device",
-    )
-
     n_ctx: int = setting(
         "-c",
         "--ctx-size",

@@ -18,7 +18,6 @@ class EngineConfig:
     n_parallel: slots; -1: four.  kv_unified: one cache that all slots share, so that one alone may use all of `n_ctx`, rather than an equal
     part for each; None: shared if n_parallel is -1.
     threads: -1: the cores this process may use; threads_batch, for prompts: -1: the same.
-    n_gpu_layers: negative: all.
     """
 
     path: Path
@@ -33,7 +32,6 @@ class EngineConfig:
     cache_type_k: str = "f16"
     cache_type_v: str = "f16"
     swa_full: bool = False
-    n_gpu_layers: int = -1
     slot_prompt_similarity: float = 0.1
 
     @property

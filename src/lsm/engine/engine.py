@@ -55,7 +55,7 @@ class Engine:
         start_ns = self._clock_ns()
         read_header(self._config.path)  # llama.cpp aborts the process on some broken files
         try:
-            self._model = Model.load(self._config.path, self._owner, n_gpu_layers=self._config.n_gpu_layers, progress=progress)
+            self._model = Model.load(self._config.path, self._owner, progress=progress)
             self._context = self._new_context(self._model)
             self._scheduler = self._new_scheduler(self._model, self._context)
             return self._facts(self._model, self._context, (self._clock_ns() - start_ns) / 1e6)

@@ -53,7 +53,7 @@ class Model:
         self.contexts: set[Context] = set()  # open ones; a context adds and removes itself
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], owner: int, *, n_gpu_layers: int = 0, progress: Progress | None = None) -> Self:
+    def load(cls, path: str | os.PathLike[str], owner: int, *, progress: Progress | None = None) -> Self:
         """Read a GGUF file (or the first of a split model's files) into device memory.
 
         Args:
@@ -74,7 +74,7 @@ class Model:
         try:
             for part in split_files(path):
                 memory.open_source(part)
-            handle = _load(path, owner, n_gpu_layers, progress)
+            handle = _load(path, owner, progress)
             try:
                 memory.bind_sources()
                 model = cls(handle, owner, path)
@@ -123,9 +123,10 @@ def split_files(path: Path) -> list[Path]:
     return [path.with_name(f"{stem}-{i:05d}-of-{count}.gguf") for i in range(1, int(count) + 1)]
 
 
-def _load(path: Path, owner: int, n_gpu_layers: int, progress: Progress | None) -> Any:
+def _load(path: Path, owner: int, progress: Progress | None) -> Any:
     params = lib.llama_model_default_params()
-    params.n_gpu_layers = n_gpu_layers
+    no_devices = ffi.new("ggml_backend_dev_t[1]")  # ends with a null pointer at once; only the CPU's memory can be released so far
+    params.devices = no_devices
     # Mapped weights are page cache that we could not release; each byte must come through a buffer of ours.
     params.load_mode = lib.LLAMA_LOAD_MODE_NONE
     params.lazy_mode = lib.LLAMA_LAZY_MODE_OFF

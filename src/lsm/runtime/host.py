@@ -228,7 +228,6 @@ def _engine_config(path: Path, settings: Settings) -> EngineConfig:
         cache_type_k=settings.cache_type_k,
         cache_type_v=settings.cache_type_v,
         swa_full=settings.swa_full,
-        n_gpu_layers=settings.n_gpu_layers,
         slot_prompt_similarity=settings.slot_prompt_similarity,
     )
 
