@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,18 +18,33 @@ import httpx
 
 # One thread: the tests share their cores with other tests, and threads that spin for each other would crawl.
 COMMON = ("--port", "0", "--threads", "1", "--ctx-size", "4096", "--parallel", "2", "--kv-unified")
+PROGRAM = ("-m", "lsm_cli.server")
 START_S, REQUEST_S = 120.0, 120.0
 
 
 class Server:
-    """One process.  `with Server(...) as server:` waits until it serves; leaving ends it in order and checks that it went well."""
+    """One process.  `with Server(...) as server:` waits until it serves; leaving ends it in order and checks that it went well.
 
-    def __init__(self, arena: Path, model: Path, alias: str, *flags: str, wait: bool = True) -> None:
-        command = [sys.executable, "-m", "lsm_cli.server", "-m", str(model), "-a", alias, "--arena", str(arena), *COMMON, *flags]
+    `wait=False`: only until it listens.  `environ`: added to our own environment.  `program`: what Python runs.
+    """
+
+    def __init__(
+        self,
+        arena: Path,
+        model: Path,
+        alias: str,
+        *flags: str,
+        wait: bool = True,
+        environ: Mapping[str, str] | None = None,
+        program: Sequence[str] = PROGRAM,
+    ) -> None:
+        command = [sys.executable, *program, "-m", str(model), "-a", alias, "--arena", str(arena), *COMMON, *flags]
         self.alias = alias
         self.lines: list[str] = []
         self._wait = wait
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, **(environ or {})}
+        )
         self._listening = threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
