@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from lsm.machines import MACHINES
-from lsm.machines.table import Edge, Machine
+from lsm.machines.diagram import diagram, label
+from lsm.machines.table import Machine
 
 PAGE = Path(__file__).parent.parent / "docs" / "machines.md"
 HEADER = """\
@@ -42,19 +43,6 @@ def section(machine: Machine) -> str:
     )
 
 
-def diagram(machine: Machine) -> Iterator[str]:
-    yield "stateDiagram-v2"
-    yield f"    [*] --> {machine.initial}"
-    for edge in machine.edges:
-        yield f"    {edge.source} --> {edge.target}: {_label(edge)}"
-
-
-def _label(edge: Edge) -> str:
-    when = f" [{', '.join(edge.when)}]" if edge.when else ""
-    do = f" / {', '.join(edge.do)}" if edge.do else ""
-    return f"{edge.event}{when}{do}"
-
-
 def _words(kind: str, meanings: Mapping[str, str]) -> Iterator[str]:
     if meanings:
         yield from (f"| {kind} | meaning |", "|---|---|")
@@ -66,7 +54,7 @@ def _reasons(machine: Machine) -> Iterator[str]:
     edges = [edge for edge in machine.edges if edge.why]
     if edges:
         yield from ("| edge | why |", "|---|---|")
-        yield from (f"| `{edge.source}`, {_cell(_label(edge))} | {_cell(edge.why)} |" for edge in edges)
+        yield from (f"| `{edge.source}`, {_cell(label(edge))} | {_cell(edge.why)} |" for edge in edges)
         yield ""
 
 

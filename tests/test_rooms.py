@@ -23,6 +23,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "src/lsm/doctor.py": ("lsm.errors", "lsm.models", "lsm.arena", "lsm.native.library"),
     "src/lsm/api.py": ("lsm.errors", "lsm.values", "lsm.config", "lsm.runtime.host", "lsm.native.library"),
     "src/lsm/machines": ("lsm.machines",),
+    "src/lsm/verify": ("lsm.errors", "lsm.machines", "lsm.verify"),
     "src/lsm/arena": ("lsm.errors", "lsm.arena"),
     "src/lsm/native": ("lsm.errors", "lsm.values", "lsm.native", "numpy", "cffi", COMPILED),
     "src/lsm/engine": ("lsm.errors", "lsm.values", "lsm.machines", "lsm.native", "lsm.engine", "numpy"),
@@ -31,7 +32,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "transports/lsm_http": (*FACE, "lsm_http", "trio", "hypercorn", "starlette", "msgspec", "h11"),
     "transports/lsm_mcp": (*FACE, "lsm_mcp", "lsm_embed", "trio", "mcp", "mcp_types", "anyio", "msgspec"),
     "transports/lsm_embed": (*FACE, "lsm_embed", "trio", "numpy", "outcome"),
-    "transports/lsm_cli": (*FACE, "lsm.models", "lsm.doctor", "lsm_cli", "lsm_http.serve", "trio"),
+    "transports/lsm_cli": (*FACE, "lsm.models", "lsm.doctor", "lsm.machines", "lsm.verify", "lsm_cli", "lsm_http.serve", "trio"),
 }
 FILES = sorted(path for folder in ("src", "transports") for path in (ROOT / folder).rglob("*.py"))
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
@@ -15,8 +13,8 @@ from lsm.api import Host, open_host
 from lsm.config import Settings, parse_arguments
 from lsm.errors import ContextExceeded, InvalidRequest, ModelFileError, NotFound, Unavailable
 from lsm.machines import MACHINES
-from lsm.machines.table import step
 from lsm.values import Finish, Options, Sampling
+from lsm.verify import read_traces, verify
 
 GREEDY = Sampling(temperature=0.0, ignore_eos=True)
 PROMPT = list(range(10, 40))
@@ -132,18 +130,14 @@ async def test_closing_ends_running_answers_with_an_error(tmp_path: Path, tiny_l
 async def test_every_recorded_edge_is_one_of_its_table(
     tmp_path: Path, tiny_llama: Path, tiny_mamba: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Design 9: LSM_TRACE records a real run; replayed alone, each machine's edges follow each other as `step` says."""
+    """Design 9: LSM_TRACE records a real run, and it passes all checks of a trace."""
     trace = tmp_path / "trace.ndjson"
     monkeypatch.setenv("LSM_TRACE", str(trace))
     with trio.fail_after(LIMIT_S):
         async with host_of(tmp_path / "arena", {"a": tiny_llama, "b": tiny_mamba}) as host:
             for name in "abab":
                 await tokens(host, name)
-    states: dict[tuple[str, str], str] = {}
-    edges: list[dict[str, Any]] = [json.loads(line) for line in trace.read_text().splitlines()]
-    for edge in edges:
-        machine, subject = MACHINES[edge["machine"]], (edge["machine"], edge["subject"])
-        assert edge["from"] == states.get(subject, machine.initial), edge
-        assert (edge["to"], tuple(edge["do"])) == step(machine, edge["from"], edge["event"], edge["facts"]), edge
-        states[subject] = edge["to"]
-    assert {edge["machine"] for edge in edges} == set(MACHINES)
+    records = read_traces([trace]).records
+    assert [verdict.story for verdict in verify(records)] == [None, None, None]
+    assert {record.machine for record in records} == set(MACHINES)
+    assert sum(record.event == "token_won" for record in records) >= 4  # so often it changed hands, at least

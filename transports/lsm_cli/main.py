@@ -56,6 +56,17 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--arena", type=Path, default=None, help="arena to look at (default: the one a server would use)")
     doctor.set_defaults(verb=_doctor)
 
+    check = verbs.add_parser("verify", help="check traces of servers (LSM_TRACE) against the tables; status 1 if something is wrong")
+    check.add_argument("files", nargs="+", type=Path, metavar="FILE", help="traces of all servers that shared one arena")
+    check.add_argument("--min-hold-ms", type=int, default=100, metavar="N", help="as the servers were started (default: 100)")
+    check.add_argument("--quantum-ms", type=int, default=2000, metavar="N", help="as the servers were started (default: 2000)")
+    check.add_argument("--coverage", action="store_true", help="also list the edges of the tables that were never taken")
+    check.set_defaults(verb=_verify)
+
+    graph = verbs.add_parser("graph", help="a state machine as a mermaid diagram")
+    graph.add_argument("machine", nargs="?", default="", metavar="MACHINE", help="its name (default: all of them)")
+    graph.set_defaults(verb=_graph)
+
     demo = verbs.add_parser("demo", help="two servers on one arena, and a page that shows them take turns")
     demo.add_argument("--port", type=int, default=8080, help="first port to try (default: 8080)")
     demo.set_defaults(verb=_demo)
@@ -99,6 +110,21 @@ def _doctor(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
     findings = examine(environ, arguments.arena)
     print(as_text(findings))
     return 1 if any(finding.remedy for finding in findings) else 0
+
+
+def _verify(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    from lsm_cli.verify import report
+
+    lines, is_right = report(arguments.files, arguments.min_hold_ms, arguments.quantum_ms, arguments.coverage)
+    print("\n".join(lines))
+    return 0 if is_right else 1
+
+
+def _graph(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    from lsm_cli.graph import graphs
+
+    print("\n\n".join(graphs(arguments.machine)))
+    return 0
 
 
 def _demo(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
