@@ -61,9 +61,10 @@ def with_patience(node: Node, book: Book, end: threading.Event, once: Callable[[
                 while not end.is_set() and not book.over.is_set() and node.serving.is_set():
                     once(client)
         except (httpx.TransportError, BrokenOff, AssertionError) as error:
-            if node.life != life:
+            is_late = isinstance(error, httpx.TimeoutException)
+            if node.life != life or (node.is_doomed and not is_late):
                 book.count(CUT_OFF)
-            elif isinstance(error, httpx.TimeoutException):
+            elif is_late:
                 book.violation(STRANDED, f"{node.alias}: no answer within {PATIENCE_S:.0f} s")
             else:
                 book.violation(ERROR, f"{node.alias}: {type(error).__name__}: {error}")
@@ -71,8 +72,15 @@ def with_patience(node: Node, book: Book, end: threading.Event, once: Callable[[
 
 def check(node: Node, question: Question, answer: str, book: Book) -> None:
     book.count("answers compared")
-    if answer != node.answers[question]:
-        book.violation(WRONG, f"{node.alias}: {question} was answered {answer!r}, undisturbed {node.answers[question]!r}")
+    undisturbed = node.answers[question]
+    if answer != undisturbed:
+        book.violation(WRONG, f"{node.alias}: {difference(answer.split(), undisturbed.split())}; the prompt was {question.prompt}")
+
+
+def difference(words: list[str], undisturbed: list[str]) -> str:
+    shorter = min(len(words), len(undisturbed))
+    at = next((i for i in range(shorter) if words[i] != undisturbed[i]), shorter)
+    return f"from token {at} of {len(undisturbed)} on: {words[at : at + 4]}, undisturbed {undisturbed[at : at + 4]}"
 
 
 def ask_streamed(client: httpx.Client, question: Question) -> str:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from tests.arena import actor
@@ -17,6 +18,8 @@ from tests.soak.handoffs import Handoffs
 from tests.soak.node import PATIENCE_S, Node
 
 KILL_EVERY, KILL_IN_LOAD_CHANCE = 20, 0.25
+DOOM_CHANCE, DOOM_S = 0.5, 5.0
+STATES = ("doorway", "joining", "waiting", "taking", "waking", "awake", "draining", "sleeping", "asleep")
 FREEZE_EVERY, FREEZE_S = 25, 0.15
 OUTSIDER_EVERY, OUTSIDER_HOLDS_S, OUTSIDER_DIES_CHANCE = 20, 0.03, 0.3
 STRANGER_EVERY, STRANGER_TRIES_S, STRANGER_HOLDS_S = 30, 0.3, 0.02
@@ -35,7 +38,10 @@ def keep_disturbing(
 
 
 class Killer:
-    """kill -9 to a server, which is then started again; sometimes it is killed again while it loads."""
+    """kill -9 to a server, which is then started again.
+
+    Sometimes it is killed again while it loads; sometimes it comes back to die by itself, in a state of the token machine.
+    """
 
     def __init__(self, nodes: list[Node], book: Book, rng: random.Random, end: threading.Event) -> None:
         self._nodes, self._book, self._rng, self._end = nodes, book, rng, end
@@ -49,8 +55,21 @@ class Killer:
                 node.start()
                 self._end.wait(self._rng.uniform(0, 0.2))
                 self._kill(node)
+        if self._rng.random() < DOOM_CHANCE:
+            self._let_die(node)
+        with self._book.disturbing():
             node.start()
             node.wait_until_it_serves()
+
+    def _let_die(self, node: Node) -> None:
+        """The first time through its states it loads, and lives."""
+        with self._book.disturbing():
+            node.start(self._rng.choice(STATES), str(self._rng.randint(2, 3)))
+            node.wait_until_it_serves()
+        with suppress(subprocess.TimeoutExpired):
+            node.server.process.wait(DOOM_S)
+        with self._book.disturbing():
+            self._kill(node)
 
     def _kill(self, node: Node) -> None:
         self.killed.append(node.pid)

@@ -6,8 +6,8 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,20 +47,19 @@ def make_questions(rng: random.Random, n: int) -> list[Question]:
 class Node:
     """`life` counts deaths: it grows before the process is killed, so that whoever is cut off can tell why.
 
-    `serving`: the server can be asked.  `answers`: what it answers undisturbed.
+    `serving`: the server can be asked.  `is_doomed`: it will kill itself.  `answers`: what it answers undisturbed.
     """
 
     def __init__(self, alias: str, model: Path, arena: Path, trace: Path, *flags: str, program: Sequence[str] = PROGRAM) -> None:
         self.alias = alias
         self.life = 0
+        self.is_doomed = False
         self.serving = threading.Event()
         self.answers: dict[Question, str] = {}
         self.witness: Witness | None = None
         self.cold_bytes = 0
         self.pids: list[int] = []  # of all lives
-        self._new_server: Callable[[], Server] = lambda: Server(
-            arena, model, alias, *FLAGS, *flags, wait=False, environ={"LSM_TRACE": str(trace)}, program=program
-        )
+        self._model, self._arena, self._trace, self._flags, self._program = model, arena, trace, flags, program
         self._exit = ExitStack()
         self._signals = threading.Lock()
 
@@ -72,9 +71,19 @@ class Node:
     def url(self) -> str:
         return self.server.url
 
-    def start(self) -> None:
-        """Until it listens; its model may still be loading."""
-        self.server = self._new_server()
+    def start(self, *death: str) -> None:
+        """Until it listens; its model may still be loading.  `death`: arguments of `mortal_server`."""
+        self.is_doomed = bool(death)
+        self.server = Server(
+            self._arena,
+            self._model,
+            self.alias,
+            *FLAGS,
+            *self._flags,
+            wait=False,
+            environ={"LSM_TRACE": str(self._trace)},
+            program=("-m", "tests.soak.mortal_server", *death) if death else self._program,
+        )
         self.pids.append(self.pid)
         if self.witness is not None:
             self.witness.watch(self.pid, self.threshold_bytes)
@@ -104,11 +113,15 @@ class Node:
             if self.server.process.poll() is not None:
                 return
             life = self.life
-            os.kill(self.pid, signal.SIGSTOP)
+            self._signal(signal.SIGSTOP)
         over.wait(seconds)
         with self._signals:
             if self.life == life:
-                os.kill(self.pid, signal.SIGCONT)
+                self._signal(signal.SIGCONT)
+
+    def _signal(self, signal: signal.Signals) -> None:
+        with suppress(ProcessLookupError):  # the doomed may be gone at any moment
+            os.kill(self.pid, signal)
 
     def learn(self, questions: list[Question]) -> None:
         """Ask everything while nobody else wants the device, and find out how much memory a sleeper has."""

@@ -6,8 +6,8 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -34,6 +34,8 @@ from tests.soak.node import LENGTHS, MIN_HOLD_MS, QUANTUM_MS, Node, ask, make_qu
 from tests.soak.report import Report
 from tests.soak.witness import Witness
 
+# One leaves by itself when nobody asks, one gives its KV cache away with its weights, one is as it comes.
+KINDS_OF_NODES = (("--sleep-idle-seconds", "0.03"), ("--sleep-evict-kv",), ())
 N_QUESTIONS = 2 * len(LENGTHS)
 
 
@@ -80,9 +82,8 @@ def soak(folder: Path, servers: int, handoffs: int, seconds: float, seed: int, p
 
 
 def _node(folder: Path, n: int, trace: Path, program: Sequence[str]) -> Node:
-    """Every other one gives its KV cache away with its weights."""
-    flags = ("--sleep-evict-kv",) if n % 2 else ()
-    return Node(f"model{n}", write_mixture(folder / f"model{n}.gguf", seed=n), folder / "arena", trace, *flags, program=program)
+    model = write_mixture(folder / f"model{n}.gguf", seed=n)
+    return Node(f"model{n}", model, folder / "arena", trace, *KINDS_OF_NODES[n % len(KINDS_OF_NODES)], program=program)
 
 
 def _stop(node: Node, book: Book) -> None:
@@ -110,17 +111,25 @@ def _disturb(
         (Stranger(arena, book, rng("stranger"), end), STRANGER_EVERY),
     )
     with Handoffs(trace) as handoffs, ThreadPoolExecutor(2 * len(nodes) + len(nemeses)) as threads:
-        futures = [threads.submit(keep_asking, node, book, rng(node.alias), end) for node in nodes]
-        futures += [threads.submit(keep_commanding, node, book, rng(f"{node.alias}/commands"), end) for node in nodes]
+
+        def start(work: Callable[..., None], *args: object) -> Future[None]:
+            future = threads.submit(work, *args)
+            future.add_done_callback(lambda done: book.over.set() if done.exception() else None)
+            return future
+
+        futures = [start(keep_asking, node, book, rng(node.alias), end) for node in nodes]
+        futures += [start(keep_commanding, node, book, rng(f"{node.alias}/commands"), end) for node in nodes]
         for nemesis, every in nemeses:
-            futures.append(threads.submit(keep_disturbing, nemesis, every, handoffs, book, rng(type(nemesis).__name__), end))
+            futures.append(start(keep_disturbing, nemesis, every, handoffs, book, rng(type(nemesis).__name__), end))
         before = handoffs.count
         time_is_up = threading.Event()
         timer = threading.Timer(seconds, time_is_up.set)
         timer.start()
-        handoffs.wait_for_more(goal, time_is_up, book.over)
-        timer.cancel()
-        end.set()
+        try:
+            handoffs.wait_for_more(goal, time_is_up, book.over)
+        finally:
+            timer.cancel()
+            end.set()
         count = handoffs.count - before
         for future in futures:
             future.result()

@@ -13,7 +13,7 @@ import pytest
 
 from tests.soak import clients
 from tests.soak.book import ERROR, STRANDED, WRONG, Book
-from tests.soak.clients import CUT_OFF, ask_streamed, check, with_patience
+from tests.soak.clients import CUT_OFF, ask_streamed, check, difference, with_patience
 from tests.soak.node import Node, Question, ask
 
 QUESTION = Question((1, 2), 4)
@@ -123,4 +123,10 @@ def test_one_wrong_token_is_seen() -> None:
     check(node, QUESTION, " w1 w2", book)
     assert book.violations == [] and not book.over.is_set()
     check(node, QUESTION, " w1 w3", book)
-    assert [kind for kind, _ in book.violations] == [WRONG] and book.over.is_set()
+    ((kind, story),) = book.violations
+    assert kind == WRONG and "from token 1 of 2 on: ['w3'], undisturbed ['w2']" in story
+    assert book.over.is_set()
+
+
+def test_an_answer_that_is_too_short_is_told_as_such() -> None:
+    assert difference(["w1"], ["w1", "w2"]) == "from token 1 of 2 on: [], undisturbed ['w2']"
