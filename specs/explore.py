@@ -25,6 +25,7 @@ class Path(Generic[State]):
 
     labels: tuple[str, ...]
     state: State
+    states: tuple[State, ...] = ()  # the initial one, and the one after each step
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -43,11 +44,12 @@ class Graph(Generic[State]):
 
     def path(self, number: int) -> Path[State]:
         """The shortest path to a state."""
-        state, labels = self.states[number], []
+        states, labels = [self.states[number]], []
         while number > 0:
             number, label = self.parents[number]
             labels.append(label)
-        return Path(tuple(reversed(labels)), state)
+            states.append(self.states[number])
+        return Path(tuple(reversed(labels)), states[0], tuple(reversed(states)))
 
 
 @dataclass(slots=True)

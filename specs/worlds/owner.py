@@ -19,6 +19,7 @@ from specs.worlds.owner_state import ALL, BATCHES, COMPUTE, KV, WAKES, WEIGHTS, 
 Step = tuple[str, Owner]
 Tables = dict[str, Machine]
 TABLES: Tables = {name: MACHINES[name] for name in ("token", "sleep", "load", "residency")}
+LATE = {"the KV cache comes back later": KV, "the compute buffers do not come back": COMPUTE}  # mistakes
 RELEASES = {"release_compute": COMPUTE, "release_weights": WEIGHTS, "release_kv": KV}
 
 
@@ -40,6 +41,7 @@ class World:
     def __init__(self, scenario: Scenario, tables: Tables | None = None) -> None:
         self.scenario = scenario
         self.tables = TABLES | (tables or {})
+        self.step = step  # the coverage listens here
         self._tells = {(name, effect): tell_of(table, effect) for name, table in self.tables.items() for effect in table.effects}
 
     def successors(self, owner: Owner) -> list[Step]:
@@ -79,7 +81,7 @@ class World:
         }
         state = getattr(owner, machine)
         try:
-            target, effects = step(self.tables[machine], state, event, facts)
+            target, effects = self.step(self.tables[machine], state, event, facts)
         except Refused:
             return owner._replace(refused=f"{machine}: {event} in {state}")
         owner = owner._replace(**{machine: target})  # type: ignore[arg-type]  # the field of that name is the machine's state
@@ -131,6 +133,7 @@ class World:
     def _line(self, owner: Owner) -> Iterator[Step]:
         match owner.token:
             case "doorway":
+                yield "line.door_busy", self.fire(owner, "token", "door_busy")
                 yield "line.joined", self.fire(self.fire(owner, "token", "door_won"), "token", "made")
                 if self.scenario.line_fails:
                     yield "fault.doorway", self.fire(owner, "token", "line_failed")
@@ -143,6 +146,7 @@ class World:
                 if not owner.locked:
                     yield "line.won", _post(owner._replace(locked=True), "token:token_won")
             case "taking":
+                yield "line.token_busy", self.fire(owner, "token", "token_busy")
                 yield "line.won", self.fire(owner._replace(locked=True), "token", "token_won")
                 if self.scenario.line_fails:
                     yield "fault.taking", self.fire(owner, "token", "line_failed")
@@ -151,7 +155,7 @@ class World:
                     yield f"look.{wanted}", self.fire(owner, "token", "look", wanted=wanted)
 
     def _timers(self, owner: Owner) -> Iterator[Step]:
-        if owner.token == "retrying":
+        if owner.token == "retrying" or (owner.token == "waking" and self.scenario.mistake == "an old back-off rings"):
             yield "timer.backoff", self.fire(owner, "token", "backoff_over")
         if owner.young:
             yield "timer.hold", owner._replace(young=False)
@@ -183,7 +187,8 @@ class World:
                 yield f"engine.{job}_starts", self._starts(owner, job)
             case "load!":
                 yield "engine.loaded", _post(done._replace(context=True), "load:loaded")  # the abort may come too late
-                yield "fault.load", _post(done._replace(device=0), "load:load_failed")
+                told = self.scenario.mistake != "a failing load says nothing"
+                yield "fault.load", _post(done._replace(device=0), "load:load_failed") if told else done._replace(device=0)
             case "restore!":
                 yield from self._restored(owner, done)
             case _:
@@ -199,9 +204,10 @@ class World:
         if not owner.context:
             yield "engine.nothing_to_restore", _post(done, "residency:enter_failed")
             return
-        late = KV if self.scenario.mistake == "the KV cache comes back later" and self.scenario.evict_kv else 0
+        late = LATE.get(self.scenario.mistake, 0)
         yield "engine.restored", _post(done._replace(device=ALL & ~late), "residency:entered")
-        before = done._replace(device=0 if self.scenario.evict_kv else KV)
+        kept = ALL if self.scenario.mistake == "a failed restore keeps what it took" else 0 if self.scenario.evict_kv else KV
+        before = done._replace(device=kept)
         yield "fault.restore", _post(before, "residency:enter_failed")
         if self.scenario.file_changes:
             yield "fault.changed", _post(before, "residency:source_changed")

@@ -27,6 +27,7 @@ class World:
     def __init__(self, faults: Faults | None = None, table: Machine = TOKEN) -> None:
         self.faults = faults or Faults()
         self.table = table
+        self.step = step  # the coverage listens here
 
     def successors(self, arena: Arena) -> list[Step]:
         steps: list[Step] = []
@@ -34,7 +35,7 @@ class World:
             steps.append(("stranger", arena._replace(stranger=not arena.stranger)))
         for i, process in enumerate(arena.processes):
             if process.state == DEAD:
-                moves = _bury(arena, i, process)
+                moves = self._bury(arena, i, process)
             else:
                 moves = self._live(arena, i, process)
             steps += [(f"{label}.{i}", target) for label, target in moves if target != arena]
@@ -50,12 +51,15 @@ class World:
             yield from self._events(arena, i, p)
 
     def _time_and_load(self, arena: Arena, i: int, p: Process) -> Iterator[Step]:
-        if p.young:
-            yield "hold_over", _put(arena, i, p._replace(young=False, look=True))
+        if p.young or p.fresh:
+            looks = self.faults.mistake != "no look when the hold is over"
+            yield "hold_over", _put(arena, i, p._replace(young=False, fresh=False, look=looks))
         if p.quantum == 1:
             yield "quantum_over", _put(arena, i, p._replace(quantum=2, look=True))
         if p.busy:
             yield "done", _put(arena, i, p._replace(busy=False, look=p.state == "awake"))
+        if p.token and self.faults.mistake == "a child lets go":
+            yield "child_lets_go", _put(arena, i, p._replace(token=False))
         if p.state == "awake":
             if self.faults.serves and not p.busy:
                 yield "serve", _put(arena, i, p._replace(busy=True))
@@ -90,7 +94,7 @@ class World:
             case "waking":
                 room = not any(other.resident for other in others)
                 if room:
-                    yield self._fire(arena, i, p._replace(resident=True), "mapped")
+                    yield self._fire(arena, i, p._replace(resident=True, fresh=True), "mapped")
                 if self.faults.map_fails or not room:
                     yield self._fire(arena, i, p, "map_failed", patient=True)
                     yield self._fire(arena, i, p, "map_failed", patient=False)
@@ -100,7 +104,7 @@ class World:
                 if p.look:
                     yield self._fire(arena, i, p._replace(look=False), "look")
                 if self.faults.releases:
-                    yield self._fire(arena, i, p._replace(young=False), "release")  # the hold is only owed to ourselves
+                    yield self._fire(arena, i, p._replace(young=False, fresh=False), "release")  # the hold is only owed to ourselves
             case "draining":
                 if not p.busy:
                     yield self._fire(arena, i, p, "drained")
@@ -144,10 +148,12 @@ class World:
             "due": not p.busy or (p.quantum == 2 and self.faults.mistake != "yields only when idle"),
             "patient": patient,
         }
-        state, effects = step(self.table, p.state, event, facts)
+        state, effects = self.step(self.table, p.state, event, facts)
         p = p._replace(state=state, todo=tuple(effect for effect in effects if effect in KERNEL))
         if state != "awake":
             p = p._replace(look=False, quantum=0)
+        if event == "look" and state != "awake" and not facts["wanted"]:
+            p = p._replace(needless=True)
         if "hold_start" in effects:
             p = p._replace(young=True)
         if "quantum_start" in effects:
@@ -202,6 +208,21 @@ class World:
             yield "bell_lost", rung
         yield "bell_ring", _put(rung, holder, rung.processes[holder]._replace(look=True))
 
+    def _bury(self, arena: Arena, i: int, p: Process) -> Iterator[Step]:
+        """The kernel takes back what a dead process had: lock by lock in any order, its device memory perhaps much later."""
+        if p.door:
+            yield "free_door", _put(arena, i, p._replace(door=False))
+        if p.want:
+            yield "free_want", _put(arena, i, p._replace(want=False))
+        if p.token and self.faults.mistake != "a child keeps the token":
+            yield "free_token", _put(arena, i, p._replace(token=False))
+        if p.ticket:
+            yield "free_ticket", _hung_up(_put(arena._replace(line=_orphaned(arena.line, i)), i, p._replace(ticket=False)), i)
+        if p.resident and self.faults.mistake != "the dead keep their memory":
+            yield "reap", _put(arena, i, p._replace(resident=False))
+        if p == Process(DEAD):
+            yield "restart", _put(arena, i, Process())
+
 
 def _put(arena: Arena, i: int, process: Process) -> Arena:
     processes = arena.processes
@@ -233,19 +254,3 @@ def _killed(arena: Arena, i: int, p: Process) -> Arena:
     line = arena.line if p.ticket else _orphaned(arena.line, i)
     dead = Process(DEAD, door=p.door, want=p.want, ticket=p.ticket, token=p.token, resident=p.resident)
     return _put(arena._replace(line=line), i, dead)
-
-
-def _bury(arena: Arena, i: int, p: Process) -> Iterator[Step]:
-    """The kernel takes back what a dead process had: lock by lock in any order, its device memory perhaps much later."""
-    if p.door:
-        yield "free_door", _put(arena, i, p._replace(door=False))
-    if p.want:
-        yield "free_want", _put(arena, i, p._replace(want=False))
-    if p.token:
-        yield "free_token", _put(arena, i, p._replace(token=False))
-    if p.ticket:
-        yield "free_ticket", _hung_up(_put(arena._replace(line=_orphaned(arena.line, i)), i, p._replace(ticket=False)), i)
-    if p.resident:
-        yield "reap", _put(arena, i, p._replace(resident=False))
-    if p == Process(DEAD):
-        yield "restart", _put(arena, i, Process())

@@ -45,7 +45,9 @@ INVARIANTS: dict[str, Predicate[Arena]] = {
     "asleep keeps nothing": lambda a: all(
         not (p.want or p.ticket or p.token or p.door or p.resident) for p in a.processes if p.state == "asleep" and not p.todo
     ),
-    "contention respects the minimum hold": lambda a: all(not p.young or p.state == "awake" for p in a.processes),
+    "contention respects the minimum hold": lambda a: all(not p.fresh or p.state == "awake" for p in a.processes),
+    "nobody gives the device away for nothing": lambda a: not any(p.needless for p in a.processes),
+    "the token is taken from the line": lambda a: all(p.ticket for p in a.processes if p.state in HOLDS),
     "files of the dead are bounded": lambda a: len(a.line) <= len(a.processes),
 }
 

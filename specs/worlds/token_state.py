@@ -27,6 +27,8 @@ class Process(NamedTuple):
     busy: bool = False  # a batch runs
     quantum: int = 0  # 0 not started, 1 started, 2 over
     look: bool = False  # a look is due: a ring was heard, or a timer has fired
+    fresh: bool = False  # the minimum hold is not over in truth; `young` is what the process believes
+    needless: bool = False  # gave the device away although nobody waited
     ghost: int = NOBODY  # whose ticket has got our old name; only after a planted mistake
 
 
