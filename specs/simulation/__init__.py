@@ -1,0 +1,1 @@
+"""The parts of `specs.simulate`: everything around the real owner and the real line that is not real."""

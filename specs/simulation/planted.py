@@ -1,0 +1,97 @@
+"""Mistakes planted in the real code for a simulated run; each must be caught within so many seeds.  They prove that the judge is awake."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest.mock import patch
+
+from lsm.arena.line import Line
+from lsm.machines import SLEEP, TOKEN
+from lsm.machines.table import Machine
+from lsm.machines.token import LEAVE
+from lsm.runtime import line_effects, owner
+from lsm.runtime.inbox import Event, Inbox
+from lsm.runtime.line_effects import LineEffects
+from lsm.runtime.owner import MAP_ATTEMPTS, Owner
+from specs.planted import at
+
+Patches = Callable[[contextlib.ExitStack], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    name: str
+    about: str  # requirement or property
+    seeds: int  # one of the first so many shows it
+    words: str  # in what the judge says
+    plant: Callable[[], contextlib.AbstractContextManager[Any]]
+
+
+def table(machine: Machine) -> Callable[[], contextlib.AbstractContextManager[Any]]:
+    """Owners are made with this table instead."""
+    return lambda: patch.object(owner, machine.name.upper(), machine)
+
+
+def code(where: object, name: str, instead: object) -> Callable[[], contextlib.AbstractContextManager[Any]]:
+    return lambda: patch.object(where, name, instead)
+
+
+@contextlib.contextmanager
+def _old_generations_are_heard() -> Iterator[None]:
+    post = Inbox.post
+
+    def post_for_good(inbox: Inbox, event: Event) -> None:
+        post(inbox, replace(event, call=None))
+
+    with patch.object(Inbox, "post", post_for_good):
+        yield
+
+
+@contextlib.contextmanager
+def _patience_without_need() -> Iterator[None]:
+    samplers = Owner._samplers
+
+    def patient(model: Owner) -> dict[str, Callable[[], bool]]:
+        return {**samplers(model), "patient": lambda: not model._hopeless() and model._map_attempts + 1 < MAP_ATTEMPTS}
+
+    with patch.object(Owner, "_samplers", patient):
+        yield
+
+
+async def _load_after_stop(model: Owner) -> None:
+    model._post("load", "load")
+    await model._until(lambda: model.state("token") not in owner.BEFORE_THE_LINE or model.state("load") not in ("unloaded", "queued"))
+
+
+def _probe_is_kept(line: Line) -> bool:
+    """The probe does not give back what it won."""
+    from lsm.arena.flock import try_exclusive
+
+    return not try_exclusive(line._probe_fd)
+
+
+PLANTED = (
+    Planted("the token goes before the memory", "S10 P12", 1, "while", table(
+        at(TOKEN, "draining", "drained", do=("device_unmap", "token_drop")))),
+    Planted("a cancel keeps its share of want.lock", "S1 P13", 1, "asleep and keeps", table(
+        at(TOKEN, "waiting", "cancel", do=(*LEAVE, "tell_cancelled")))),
+    Planted("the quantum is never over", "S1 P5", 1, "the quantum is", code(LineEffects, "quantum_over", lambda _: False)),
+    Planted("no second look when the one ahead is gone", "S1", 1, "overtakes", table(
+        at(TOKEN, "waiting", "ahead_gone", target="taking", do=("token_try",)))),
+    Planted("the ticket is locked after the door is open", "S1", 1, "", table(
+        at(TOKEN, "joining", "made", do=("door_open", "ticket_lock", "bell_ring", "look_ahead")))),
+    Planted("the token is let go while a map is tried again", "S10 P12", 1, "", table(
+        at(TOKEN, "waking", "map_failed", "patient", do=("token_drop", "backoff_start")))),
+    Planted("demand that came while falling asleep is forgotten", "S2 P4", 1, "", table(
+        at(SLEEP, "falling_asleep", "device_left", "demanded", target="asleep", do=()))),
+    Planted("a failed wake tells nobody", "S2 P2", 1, "", table(at(SLEEP, "waking", "device_left", do=()))),
+    Planted("answers of the line queue behind the inbox", "S1 P6", 1, "", code(Inbox, "answer", Inbox.post)),
+    Planted("events of an old generation are heard", "P6", 1, "", _old_generations_are_heard),
+    Planted("a lost ring, and nobody looks now and then", "S1", 1, "", code(line_effects, "SLOW_CHECK_S", 1e6)),
+    Planted("the probe of want.lock is kept", "S1", 1, "", code(Line, "wanted", _probe_is_kept)),
+    Planted("who is not needed any more tries again", "P12", 1, "", _patience_without_need),
+    Planted("a load follows a stop", "P2", 1, "has stopped as", code(Owner, "load", _load_after_stop)),
+)  # fmt: skip
