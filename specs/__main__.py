@@ -3,6 +3,7 @@
 python -m specs             everything that fits into two minutes on two cores
 python -m specs --huge      the four processes of SPIN as well: minutes, gigabytes
 python -m specs WORD...     only claims that have a word in their name or requirement
+python -m specs mutants     plants every mistake and counts those that are caught; with a NAME, tells how that one is seen
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
-from specs import spin
+from specs import mutants, spin
 from specs.claims import CLAIMS, Broken, Claim
 
 
@@ -36,6 +37,8 @@ def main() -> int:
     parser.add_argument("words", nargs="*", help="only claims that have one of these in their name or requirement")
     parser.add_argument("--huge", action="store_true", help="also what takes minutes and gigabytes")
     options = parser.parse_args()
+    if options.words[:1] == ["mutants"]:
+        return mutants.main(options.words[1:])
     claims = chosen(options.words, options.huge)
     if not claims:
         parser.error("no claim has such a word")

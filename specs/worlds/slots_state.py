@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 NOBODY = -1
-UNKNOWN = -1  # rows of a sequence after a decode that failed
+UNKNOWN = -9  # rows of a sequence after a decode that failed
 NEVER = ""  # the state of a request that has not come yet
 TOKENS = 2  # the longest answer
 ROWS = 2  # of one batch

@@ -1,0 +1,42 @@
+"""A counterexample as a story: each step in words, and what it changes in the world."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from specs.explore import Path
+from specs.words import words
+from specs.worlds.slots_state import UNKNOWN
+from specs.worlds.token_state import FIRST, GONE, NOBODY
+
+PARTS = {"processes": "process", "slots": "slot", "requests": "request"}  # fields that hold one tuple for each
+
+NAMES = {NOBODY: "nobody", FIRST: "nobody ahead", GONE: "gone", UNKNOWN: "unknown"}
+
+
+def tell(world: str, path: Path[Any]) -> Iterator[str]:
+    for number, label in enumerate(path.labels):
+        yield f"{number + 1:3}. {words(world, label)}  ({label})"
+        yield from (f"       {change}" for change in changes(path.states[number], path.states[number + 1]))
+
+
+def changes(before: Any, after: Any, where: str = "") -> Iterator[str]:
+    """Fields that differ, as `where field: old -> new`.  Both are the same kind of NamedTuple."""
+    for name in before._fields:
+        old, new = getattr(before, name), getattr(after, name)
+        if old == new:
+            continue
+        if name in PARTS:
+            for number, (one, other) in enumerate(zip(old, new, strict=True)):
+                yield from changes(one, other, f"{PARTS[name]} {number} ")
+        else:
+            yield f"{where}{name}: {_value(old)} -> {_value(new)}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, int) and value in NAMES:
+        return NAMES[value]
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "nothing"
+    return str(value) if value != "" else "nothing"
