@@ -8,6 +8,7 @@ import trio.testing
 from trio.abc import Clock
 
 from lsm.errors import WakeFailed
+from lsm.runtime import executor
 from lsm.runtime.owner import MAP_ATTEMPTS
 
 from .conftest import House
@@ -53,3 +54,14 @@ async def test_a_load_that_comes_after_stop_is_not_started(autojump_clock: Clock
         await a.load()
     assert trio.current_time() == start
     assert (a.state("token"), a.state("load")) == ("asleep", "unloaded")
+
+
+async def test_an_owner_that_has_ended_leaves_no_machine_behind(autojump_clock: Clock, house: House) -> None:
+    """P16, found by simulation: every host that was opened and closed left its machines in the shared executors, for good."""
+    before = [len(engine.models) for _, engine in executor._engines.values()]
+    async with trio.open_nursery() as nursery:
+        other = House(house.arena, nursery, house._files)
+        await other.model("a")
+        assert [len(engine.models) for _, engine in executor._engines.values()] != before
+        nursery.cancel_scope.cancel()
+    assert [len(engine.models) for _, engine in executor._engines.values()] == before

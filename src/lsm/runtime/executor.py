@@ -66,6 +66,11 @@ class Executor:
     def state(self) -> str:
         return self._model.state
 
+    def asks(self, event: str) -> set[str]:
+        """The facts that decide what this event does in the present state."""
+        at = (self.state, event)
+        return {name.removeprefix("!") for edge in self._machine.edges if (edge.source, edge.event) == at for name in edge.when}
+
     def fire(self, event: str, **facts: bool) -> tuple[str, ...]:
         """Deliver one event; return the effects to perform, in order (none if the event is ignored here).
 
@@ -91,10 +96,7 @@ class Executor:
     def _check(self, source: str, event: str, facts: Mapping[str, bool]) -> None:
         where = f"{self._machine.name}/{self._subject}: {event!r} in {source!r}"
         assert self._model.open, f"{where}: this instance is closed"
-        asked = {
-            name.removeprefix("!") for edge in self._machine.edges if (edge.source, edge.event) == (source, event) for name in edge.when
-        }
-        missing = sorted(asked - facts.keys())
+        missing = sorted(self.asks(event) - facts.keys())
         unknown = sorted(facts.keys() - self._machine.facts.keys())
         assert not missing, f"{where}: missing facts {missing}"
         assert not unknown, f"{where}: unknown facts {unknown}"

@@ -20,7 +20,6 @@ from lsm.arena.line import Line
 from lsm.engine.outputs import Cancelled, Ended, Failed, Job, Output, Piece
 from lsm.errors import ArenaError, DeviceMemoryError, LsmError, ModelFailed, ModelLoading, Unavailable, WakeFailed
 from lsm.machines import LOAD, RESIDENCY, SLEEP, TOKEN
-from lsm.machines.table import Machine
 from lsm.runtime.answer import Answer, Waker
 from lsm.runtime.changes import Changes
 from lsm.runtime.engine_port import Activity, EnginePort, Report
@@ -173,16 +172,20 @@ class Owner:
             self._sample = self._samplers()
             self._since = dict.fromkeys(self._machines, trio.current_time())
             task_status.started()
-            while True:
-                self._deliver(await self._inbox.next())
-                self.changes.happened()
+            try:
+                while True:
+                    self._deliver(await self._inbox.next())
+                    self.changes.happened()
+            finally:
+                for machine in self._machines.values():
+                    machine.close()
 
     def _deliver(self, event: Event) -> None:
         machine = self._machines[event.machine]
         if isinstance(event.payload, Report):
             self._keep(event.payload)
         before = machine.state
-        facts = {name: self._sample[name]() for name in _asked(machine.machine, before, event.event)}
+        facts = {name: self._sample[name]() for name in machine.asks(event.event)}
         effects = machine.fire(event.event, **facts)
         if machine.state != before:
             log.debug("%s: %s: %s -> %s (%s)", self.alias, event.machine, before, machine.state, event.event)
@@ -391,8 +394,3 @@ LINE_EFFECTS = (
     "door_try", "ticket_make", "ticket_lock", "door_open", "bell_ring", "look_ahead", "token_try", "token_drop",
     "ticket_unlink", "ticket_close", "want_drop", "hold_start", "quantum_start", "quantum_stop",
 )  # fmt: skip
-
-
-def _asked(machine: Machine, state: str, event: str) -> set[str]:
-    """The facts that the guards of one (state, event) ask for: no other is sampled."""
-    return {name.removeprefix("!") for edge in machine.edges if (edge.source, edge.event) == (state, event) for name in edge.when}
