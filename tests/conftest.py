@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests import tiny_models
+from tests.edges import edges_follow_from_their_tables, pytest_sessionfinish, pytest_terminal_summary, pytest_testnodedown
+
+__all__ = ["edges_follow_from_their_tables", "pytest_sessionfinish", "pytest_terminal_summary", "pytest_testnodedown"]  # for pytest
 
 REAL_MODELS = {
     "smollm2": "smollm2-135m-instruct-q4_1.gguf",

@@ -11,6 +11,8 @@ from lsm.machines import MACHINES
 from lsm.machines.table import Edge, Machine, Refused, step
 from lsm.runtime.executor import Executor, Fired
 
+pytestmark = pytest.mark.plants_faults
+
 EVERY = pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES.keys())
 
 DOOR = Machine(
