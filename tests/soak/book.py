@@ -25,12 +25,17 @@ class Book:
     counts: Counter[str] = field(default_factory=Counter)
     violations: list[tuple[str, str]] = field(default_factory=list)  # (one of KINDS, the story)
     disturbed: list[tuple[int, int]] = field(default_factory=list)  # CLOCK_MONOTONIC, ns: from, to
+    slowest_s: float = 0.0  # of all requests that were answered
     over: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def count(self, what: str) -> None:
         with self._lock:
             self.counts[what] += 1
+
+    def took(self, seconds: float) -> None:
+        with self._lock:
+            self.slowest_s = max(self.slowest_s, seconds)
 
     def violation(self, kind: str, story: str) -> None:
         with self._lock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import httpx
@@ -31,7 +32,9 @@ def keep_asking(node: Node, book: Book, rng: random.Random, end: threading.Event
         if rng.random() < LEAVE_CHANCE:
             leave_in_the_middle(client, question, rng.randint(1, 5), book)
         else:
+            start_s = time.monotonic()
             answer = ask_streamed(client, question) if rng.random() < STREAM_CHANCE else ask(client, question)
+            book.took(time.monotonic() - start_s)
             check(node, question, answer, book)
 
     with_patience(node, book, end, once)

@@ -12,18 +12,26 @@ import lsm.runtime.owner
 from lsm.arena.line import Line
 from lsm.machines.table import Edge
 from lsm.runtime.engine_thread import EngineThread
+from lsm.runtime.owner import Owner
 
 
 def keep_weights() -> None:
-    """The weights stay in memory, from the second release on: the first one is the soak's own measuring."""
-    release = EngineThread._release
-    releases = iter((True,))
+    """Who yields to a waiter leaves the weights in memory; who is told to sleep does not, since so the soak measures."""
+    release, yielding = EngineThread._release, Owner._tell_yielding
+    kept: list[bool] = []
 
     def faulty(self: EngineThread, memory_class: str) -> None:
-        if memory_class != "weights" or next(releases, False):
+        if memory_class == "weights" and kept:
+            kept.clear()
+        else:
             release(self, memory_class)
 
+    def faulty_yielding(self: Owner) -> None:
+        kept.append(True)
+        yielding(self)
+
     EngineThread._release = faulty  # type: ignore[method-assign]
+    Owner._tell_yielding = faulty_yielding  # type: ignore[method-assign]
 
 
 def lose_a_cell() -> None:

@@ -128,9 +128,15 @@ class Node:
         for question in questions:
             self.answers[question] = ask(self.server.client, question)
         assert len(set(self.answers.values())) == len(questions), "this model gives one answer to two questions"
-        warm = rss_bytes(self.pid)
+        warm = self._measure_warm(questions[-1])
         self.cold_bytes = self.measure_cold()
         assert warm - self.cold_bytes > 0.9 * WEIGHT_BYTES, f"the weights cannot be seen from outside: {warm} and {self.cold_bytes} bytes"
+
+    def _measure_warm(self, question: Question) -> int:
+        """Resident bytes in the middle of an answer: afterwards it may fall asleep at once."""
+        with self.server.client.stream("POST", "/v1/completions", json=question.body(stream=True)) as response:
+            next(response.iter_lines())
+            return rss_bytes(self.pid)
 
     def measure_cold(self) -> int:
         """Resident bytes while asleep."""

@@ -26,6 +26,7 @@ class Report:
     looks: int
     trace: Sequence[str]
     durations_ms: Sequence[float]
+    slowest_s: float
     violations: Sequence[tuple[str, str]]
 
     @property
@@ -44,6 +45,7 @@ class Report:
         for seen in self.trace:
             yield "trace", seen
         yield "handoff, undisturbed", spread(self.durations_ms)
+        yield "slowest answer", f"{self.slowest_s:.1f} s"
 
     def __str__(self) -> str:
         rows = list(self.rows())

@@ -77,6 +77,7 @@ def soak(folder: Path, servers: int, handoffs: int, seconds: float, seed: int, p
         looks=witness.looks,
         trace=_verified(trace, book),
         durations_ms=durations_ms((edge for edge in edges if edge["t_ns"] >= start_ns), book.disturbed),
+        slowest_s=book.slowest_s,
         violations=book.violations,
     )
 

@@ -14,7 +14,7 @@ from tests.soak.report import Report, spread
 def report(*violations: tuple[str, str]) -> Report:
     return Report(
         seed=7, servers=2, seconds=1.0, handoffs=60, counts={"kills": 3}, deaths={"awake": 2, "waking": 1}, looks=1000,
-        trace=("alone: 12 edges",), durations_ms=[1.0], violations=violations,
+        trace=("alone: 12 edges",), durations_ms=[1.0], slowest_s=2.0, violations=violations,
     )  # fmt: skip
 
 
