@@ -8,7 +8,14 @@ from pathlib import Path
 from lsm.machines import MACHINES
 from lsm.machines.diagram import diagram, label
 from lsm.machines.table import Machine
+from specs.planting import LINE_CLAIMS, OWNER_CLAIMS, SLOTS_CLAIMS, Claims
+from specs.worlds import owner, slots
 
+WORLDS: dict[str, tuple[Claims, tuple[str, ...]]] = {  # file of the claims -> the claims, and the machines of that world
+    "token_claims.py": (LINE_CLAIMS, ("token",)),
+    "owner_claims.py": (OWNER_CLAIMS, tuple(owner.TABLES)),
+    "slots_claims.py": (SLOTS_CLAIMS, tuple(slots.TABLES)),
+}
 PAGE = Path(__file__).parent.parent / "docs" / "machines.md"
 HEADER = """\
 <!-- Generated from src/lsm/machines by `python -m specs.diagrams`: do not edit. -->
@@ -39,6 +46,7 @@ def section(machine: Machine) -> str:
             *_words("effect", machine.effects),
             *_reasons(machine),
             *_ignored(machine),
+            *_claims(machine),
         ]
     )
 
@@ -66,6 +74,17 @@ def _ignored(machine: Machine) -> Iterator[str]:
             states = [state for state in machine.states if (state, event) in machine.ignores]
             yield f"| `{event}` | {', '.join(f'`{state}`' for state in states)} |"
         yield ""
+
+
+def _claims(machine: Machine) -> Iterator[str]:
+    """What its worlds must keep, checked in every state that they can get into."""
+    for file, (claims, machines) in WORLDS.items():
+        if machine.name in machines:
+            yield from (f"| claimed (`specs/worlds/{file}`) | |", "|---|---|")
+            yield from (f"| always | {_cell(name)} |" for name in claims.invariants)
+            yield from (f"| from every state it can still come to | {_cell(name)} |" for name in claims.goals)
+            yield from (f"| never for ever | {_cell(name)} |" for name in claims.passing)
+            yield ""
 
 
 def _cell(text: str) -> str:

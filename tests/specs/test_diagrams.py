@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lsm.machines import MACHINES
-from specs.diagrams import PAGE, diagram, page
+from specs.diagrams import PAGE, WORLDS, diagram, page, section
 
 
 def test_the_page_is_fresh() -> None:
@@ -15,3 +15,11 @@ def test_every_edge_is_drawn() -> None:
         drawn = list(diagram(machine))
         assert len(drawn) == 2 + len(machine.edges)
         assert drawn[1].endswith(machine.initial)
+
+
+def test_every_machine_has_claims_in_some_world() -> None:
+    """A machine that joins brings its world."""
+    assert {machine for _, machines in WORLDS.values() for machine in machines} == set(MACHINES)
+    for claims, machines in WORLDS.values():
+        names = [*claims.invariants, *claims.goals, *claims.passing]
+        assert all(f"| {name} |" in section(MACHINES[machine]) for machine in machines for name in names)
