@@ -2,7 +2,7 @@
 
 python -m specs.simulate --seeds 10000            many seeds; stops at the first that fails, and says how to see it again
 python -m specs.simulate --seed 7 --trace FILE    one of them, edge by edge, as NDJSON
-python -m specs.simulate --seed 7 --plant WORDS   with a planted mistake whose name has these words
+python -m specs.simulate --seeds 60 --plant WORDS with a planted mistake whose name has these words; also with --seed
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import logging
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 from lsm.runtime.executor import Fired
@@ -45,41 +47,51 @@ def in_words(outcome: Outcome, edges: int = 15) -> str:
     return "\n".join([*last, f"seed {outcome.seed}: {outcome.problem or 'everything held'}"])
 
 
+def chosen(words: str) -> Planted | None:
+    """Raises SystemExit if no planted mistake has the words in its name."""
+    if not words:
+        return None
+    for planted in PLANTED:
+        if words in planted.name:
+            return planted
+    raise SystemExit(f"no planted mistake has {words!r} in its name; there are:\n  " + "\n  ".join(planted.name for planted in PLANTED))
+
+
+def run(seed: int, planted: Planted | None = None) -> Outcome:
+    """With a mistake, its edges are not held against the tables, which it may have changed."""
+    if planted is None:
+        return examine(seed)
+    with planted.plant():
+        return simulate(seed)
+
+
 def first_caught(planted: Planted) -> Outcome | None:
     """The first run that shows the mistake, within the seeds that it has."""
-    with planted.plant():
-        for seed in range(planted.seeds):
-            if (outcome := simulate(seed)).problem:
-                return outcome
-    return None
+    outcomes = (run(seed, planted) for seed in range(planted.seeds))
+    return next((outcome for outcome in outcomes if outcome.problem), None)
 
 
 def one(seed: int, plant: str, trace: Path | None) -> int:
-    chosen = [planted for planted in PLANTED if plant in planted.name] if plant else []
-    if plant and not chosen:
-        raise SystemExit(f"no planted mistake has {plant!r} in its name; there are:\n  " + "\n  ".join(p.name for p in PLANTED))
-    if chosen:  # the trace would be held against the tables as they should be
-        with chosen[0].plant():
-            outcome = simulate(seed)
-    else:
-        outcome = examine(seed)
+    outcome = run(seed, chosen(plant))
     if trace is not None:
         write_trace(outcome, trace)
     print(in_words(outcome))
-    print(f"{len(outcome.edges)} edges, {outcome.handoffs} handoffs in {outcome.simulated_s:.0f} simulated seconds; "
-          f"requests: {outcome.ends}; faults: {outcome.faults}")  # fmt: skip
+    print(f"{len(outcome.edges)} edges, {outcome.handoffs} handoffs in {outcome.simulated_s:.0f} simulated seconds")
+    print(f"requests: {outcome.ends}; faults: {outcome.faults}")
     return 1 if outcome.problem else 0
 
 
-def many(first: int, count: int) -> int:
+def many(first: int, count: int, plant: str) -> int:
     total: Counter[str] = Counter()
     start = time.perf_counter()
-    with ProcessPoolExecutor(max_workers=WORKERS, initializer=logging.disable) as pool:
-        for done, outcome in enumerate(_quiet_runs(pool, first, count), start=1):
-            total.update(handoffs=outcome.handoffs, seconds=round(outcome.simulated_s), **outcome.faults)
+    again = f" --plant {plant!r}" if plant else ""
+    with ProcessPoolExecutor(WORKERS, get_context("spawn"), initializer=logging.disable) as pool:
+        for done, outcome in enumerate(pool.map(partial(_without_edges, plant), range(first, first + count), chunksize=5), start=1):
+            total.update(handoffs=outcome.handoffs, simulated_s=round(outcome.simulated_s), **outcome.faults)
             if outcome.problem:
                 pool.shutdown(wait=False, cancel_futures=True)
-                print(f"seed {outcome.seed} FAILS: {outcome.problem}\nagain: python -m specs.simulate --seed {outcome.seed} --trace FILE")
+                print(f"seed {outcome.seed} FAILS: {outcome.problem}")
+                print(f"again: python -m specs.simulate --seed {outcome.seed}{again} --trace FILE")
                 return 1
             if done % 100 == 0:
                 print(f"{done} seeds hold", flush=True)
@@ -89,28 +101,24 @@ def many(first: int, count: int) -> int:
     return 0
 
 
-def _quiet_runs(pool: ProcessPoolExecutor, first: int, count: int) -> Iterator[Outcome]:
-    return pool.map(_without_edges, range(first, first + count), chunksize=5)
-
-
-def _without_edges(seed: int) -> Outcome:
+def _without_edges(plant: str, seed: int) -> Outcome:
     """They need not travel between processes: the seed gives them again."""
-    return replace(examine(seed), edges=[])
+    return replace(run(seed, chosen(plant)), edges=[])
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m specs.simulate", description="Simulate whole runs of several servers.")
     how = parser.add_mutually_exclusive_group(required=True)
     how.add_argument("--seed", type=int, help="one run")
     how.add_argument("--seeds", type=int, help="so many runs, on two processes")
     parser.add_argument("--first", type=int, default=0, help="the first of --seeds")
     parser.add_argument("--trace", type=Path, help="with --seed: write its edges there")
-    parser.add_argument("--plant", default="", help="with --seed: plant a mistake whose name has these words")
-    options = parser.parse_args()
+    parser.add_argument("--plant", default="", metavar="WORDS", help="plant a mistake whose name has these words")
+    options = parser.parse_args(arguments)
     if options.seed is None:
-        if options.trace or options.plant:
-            parser.error("--trace and --plant need --seed")
-        return many(options.first, options.seeds)
+        if options.trace is not None:
+            parser.error("--trace needs --seed")
+        return many(options.first, options.seeds, options.plant)
     logging.disable()
     return one(options.seed, options.plant, options.trace)
 

@@ -18,7 +18,6 @@ from specs.simulation.judge import Violation
 from specs.simulation.server import Life, Server
 
 TOKENS = (1, 1, 1, 2, 5, 20)
-PAUSES_S = (0.25, 0.5, 4.0)  # of one client, on average
 _PROMPT = np.zeros(1, np.int32)
 
 
@@ -29,9 +28,9 @@ class Clients:
     answers: list[tuple[Life, Owner, Answer]] = field(default_factory=list)
     _numbers: count[int] = field(default_factory=count)
 
-    async def visit(self, server: Server, alias: str, until: trio.Event) -> None:
+    async def visit(self, server: Server, alias: str, pause_s: float, until: trio.Event) -> None:
         """One client of one model: one thing after the other, with pauses, until told."""
-        chance, pause_s = self.chance, self.chance.choice(PAUSES_S)
+        chance = self.chance
         while not until.is_set():
             life = await server.up()
             act = chance.choices((self.ask, self.ask_and_hang_up, self.wake, self.sleep, self.load), (60, 20, 8, 8, 4))[0]

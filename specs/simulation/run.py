@@ -26,6 +26,7 @@ from specs.simulation.judge import Judge, Violation
 from specs.simulation.server import Server, Setting
 
 IN_MEMORY = Path("/dev/shm")  # flock and FIFOs are the same there, and no disk is asked
+PAUSES_S = (0.5, 1.0, 5.0)  # between the requests of a client: the device is hardly ever idle, or mostly
 BUSY = (0.0, 0.02, 0.2)  # how often
 SETTLE_S = 900.0  # for everything that was asked for during the faults
 WAKE_S = 60.0  # for every model once, with nothing in the way
@@ -134,14 +135,14 @@ class Run:
 
     async def _faulty(self) -> None:
         """Faults for a while; after that, everything that was asked for must end."""
-        enough = trio.Event()
+        enough, pause_s = trio.Event(), self.chance.choice(PAUSES_S)
         async with trio.open_nursery() as visits:
             for server, alias in self._models:
                 for _ in range(self.chance.choice((1, 2))):
-                    visits.start_soon(self.clients.visit, server, alias, enough)
+                    visits.start_soon(self.clients.visit, server, alias, pause_s * self.chance.choice((0.5, 1.0, 2.0)), enough)
             faults = Faults(self._setting, self._servers)
             self.fault_counts = faults.counts
-            with trio.move_on_after(self.chance.lasting(3.0, 15.0)):
+            with trio.move_on_after(self.chance.lasting(8 * pause_s, 16 * pause_s)):
                 await faults.run(random_pause_s(self.chance))
             faults.end()
             enough.set()

@@ -66,10 +66,11 @@ class Executor:
     def state(self) -> str:
         return self._model.state
 
-    def asks(self, event: str) -> set[str]:
-        """The facts that decide what this event does in the present state."""
+    def asks(self, event: str) -> tuple[str, ...]:
+        """The facts that decide what this event does in the present state, in the order of the table."""
         at = (self.state, event)
-        return {name.removeprefix("!") for edge in self._machine.edges if (edge.source, edge.event) == at for name in edge.when}
+        names = [name.removeprefix("!") for edge in self._machine.edges if (edge.source, edge.event) == at for name in edge.when]
+        return tuple(dict.fromkeys(names))
 
     def fire(self, event: str, **facts: bool) -> tuple[str, ...]:
         """Deliver one event; return the effects to perform, in order (none if the event is ignored here).
@@ -96,7 +97,7 @@ class Executor:
     def _check(self, source: str, event: str, facts: Mapping[str, bool]) -> None:
         where = f"{self._machine.name}/{self._subject}: {event!r} in {source!r}"
         assert self._model.open, f"{where}: this instance is closed"
-        missing = sorted(self.asks(event) - facts.keys())
+        missing = sorted(set(self.asks(event)) - facts.keys())
         unknown = sorted(facts.keys() - self._machine.facts.keys())
         assert not missing, f"{where}: missing facts {missing}"
         assert not unknown, f"{where}: unknown facts {unknown}"
