@@ -20,7 +20,7 @@ ANSWER = "document.querySelector('.talk p:nth-of-type(2)').textContent"
 
 @pytest.fixture
 def server(tmp_path: Path, real_model: Callable[[str], Path]) -> Iterator[Server]:
-    with Server(tmp_path / "arena", real_model("smollm2"), "smollm2", "--temp", "0", "--sleep-evict-kv") as server:
+    with Server(tmp_path / "arena", real_model("smollm2"), "smollm2", "--temp", "0") as server:
         yield server
 
 

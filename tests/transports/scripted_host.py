@@ -64,14 +64,16 @@ class ScriptedModel:
         on_device = SIZE_BYTES if self.sleep_state == "awake" and self.load_state == "ready" else 0
         nothing = {"device": 0, "host": 0, "file": 0}
         weights = {"device": on_device, "host": 0, "file": SIZE_BYTES}
+        kv = {"device": SIZE_BYTES if self.load_state == "ready" else 0, "host": 0, "file": 0}  # stays where it is, as by default
         device = "awake" if on_device else "asleep"
-        names = {"load": self.load_state, "sleep": self.sleep_state, "token": device, "residency": device}
+        residency = "resident" if on_device else "away" if self.load_state == "ready" else "absent"
+        names = {"load": self.load_state, "sleep": self.sleep_state, "token": device, "residency": residency}
         running = self.counters.requests_processing
         return {
             "alias": self.alias,
             "path": self.path,
             "machines": {name: {"state": state, "since_s": 0.0} for name, state in names.items()},
-            "bytes": {"weights": weights, **dict.fromkeys(("kv", "compute", "encoder", "adapters"), nothing)},
+            "bytes": {"weights": weights, "kv": kv, **dict.fromkeys(("compute", "encoder", "adapters"), nothing)},
             "why": self.why or ("serves" if running else "nobody needs it"),
             "requests": {"running": running, "waiting": self.counters.requests_waiting},
         }

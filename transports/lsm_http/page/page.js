@@ -2,7 +2,7 @@
 
 import { Server } from "./servers.js";
 import { Talk } from "./talk.js";
-import { History, colored, deviceBytes, drawBar, drawBytes, drawMachines, element, holderText, isWaiting, secondsText, statusOf } from "./view.js";
+import { History, colored, deviceBytes, drawBar, drawBytes, drawMachines, element, holderText, isResident, isWaiting, secondsText, statusOf } from "./view.js";
 
 const byId = (id) => document.getElementById(id);
 const withSlash = (url) => (url.endsWith("/") ? url : `${url}/`);
@@ -24,7 +24,7 @@ function draw() {
   const now = performance.now();
   for (const { model, index, isGone } of all) {
     largest = Math.max(largest, deviceBytes(model), model.bytes.weights?.file ?? 0);
-    history.note(index, isGone ? null : deviceBytes(model) > 0 ? "here" : isWaiting(model) ? "waiting" : null, now);
+    history.note(index, isGone ? null : isResident(model) ? "here" : isWaiting(model) ? "waiting" : null, now);
   }
   drawServers();
   drawDevice(all.filter(({ isGone }) => !isGone));

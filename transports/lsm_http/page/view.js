@@ -22,6 +22,11 @@ export function stateOf(model, machine) {
   return model.machines[machine]?.state ?? "";
 }
 
+// Able to serve.  A KV cache may stay on the device without that.
+export function isResident(model) {
+  return stateOf(model, "residency") === "resident";
+}
+
 export function isWaiting(model) {
   return WAITING.has(stateOf(model, "token"));
 }
@@ -34,7 +39,7 @@ export function statusOf(model, isGone) {
   if (isWaiting(model)) return ["waits for its turn", "waits"];
   const moving = { arriving: "is being loaded", entering: "moves in", leaving: "moves out" }[stateOf(model, "residency")];
   if (moving) return [moving, "waits"];
-  if (deviceBytes(model) > 0) return ["in device memory", "here"];
+  if (isResident(model)) return ["in device memory", "here"];
   return [load === "ready" ? "asleep" : "not loaded", ""];
 }
 
