@@ -15,7 +15,7 @@ from typing import Any
 import trio
 
 from lsm.engine.outputs import Cancelled, Ended, Failed, Job, Output, Piece
-from lsm.errors import DeviceMemoryError, LoadCancelled, LsmError, ModelFileError, SourceChanged
+from lsm.errors import DeviceMemoryError, LoadCancelled, LsmError, ModelFileError, SourceChanged, Unavailable
 from lsm.runtime.engine_port import Activity, Receive, Report, Send
 from lsm.values import Finish, ModelFacts, Text, Timings
 from specs.simulation.chance import Chance
@@ -202,6 +202,8 @@ class SimulatedEngine:
             self._device.give(self._place)
 
     async def _restore(self) -> None:
+        if not self._loaded:
+            return self._report("residency", "enter_failed", error=Unavailable("the model was unloaded before its memory could come back"))
         if self._file.changed:
             return self._report("residency", "source_changed", error=SourceChanged("the file is another one"))
         try:

@@ -40,6 +40,7 @@ class Faults:
         for file in setting.files.values():
             file.broken = file.changed = False
         for server in self._servers:
+            server.stop_next_after_s = None
             if server.life is not None:
                 server.life.process.calls_to_live = -1
 
@@ -54,8 +55,11 @@ class Faults:
             life.process.calls_to_live = self._chance.randrange(KERNEL_CALLS)
 
     def stop(self) -> None:
-        if (life := self._any().life) is not None:
-            life.stop.set()
+        """Now, and perhaps once more while the next life is still loading."""
+        server = self._any()
+        if server.life is not None:
+            server.life.stop.set()
+            server.stop_next_after_s = self._chance.choice((None, self._chance.lasting(0.0, 1.0)))
 
     def refuse_memory(self) -> None:
         self._setting.device.refuse = self._chance.choice((1, MAP_ATTEMPTS - 1, 2 * MAP_ATTEMPTS))

@@ -30,6 +30,7 @@ PAUSES_S = (0.5, 1.0, 5.0)  # between the requests of a client: the device is ha
 BUSY = (0.0, 0.02, 0.2)  # how often
 SETTLE_S = 900.0  # for everything that was asked for during the faults
 WAKE_S = 60.0  # for every model once, with nothing in the way
+ONE_S = 20.0  # with nobody else, a slow look included
 RUSH_S = 900.0
 RUSH_REQUESTS = 5
 REST_S = 6.0  # the memory of the dead is back, and everybody has heard everything
@@ -112,6 +113,7 @@ class Run:
             try:
                 await self._faulty()
                 await self._every_model_wakes()
+                await self._one_after_the_other()
                 await self._rush()
                 await self._stop()
             finally:
@@ -162,6 +164,18 @@ class Run:
             await self.clients.ask(life, life.owners[alias])
 
         await self._all_within(WAKE_S, one, "every model wakes and answers")
+
+    async def _one_after_the_other(self) -> None:
+        """Whoever has the device is idle, and the ring of the one who wants it may be lost: a slow look finds it."""
+        self.kernel.lost_rings = self.chance.choice((0.0, 1.0))
+        for server, alias in self._models:
+            life = await server.up()
+            await trio.sleep(1.0)
+            with trio.move_on_after(ONE_S) as patience:
+                await self.clients.ask(life, life.owners[alias], tokens=1)
+            if patience.cancelled_caught:
+                raise Violation(f"{alias} alone wants the device, and does not get it within {ONE_S:.0f} s: {self._states()}")
+        self.kernel.lost_rings = 0.0
 
     async def _rush(self) -> None:
         """Everybody wants the device all the time; every request is answered to its end."""

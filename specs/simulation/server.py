@@ -79,6 +79,7 @@ class Server:
     def __init__(self, setting: Setting, aliases: tuple[str, ...]) -> None:
         self.aliases = aliases
         self.life: Life | None = None  # None: it is down
+        self.stop_next_after_s: float | None = None  # the next life is a short one
         self.ended = trio.Event()
         self._setting = setting
         self._up = trio.Event()
@@ -123,6 +124,9 @@ class Server:
                 self.life = life
                 self._up.set()
                 nursery.start_soon(_load_in_order, life)
+                if self.stop_next_after_s is not None:
+                    nursery.start_soon(_stop_after, life, self.stop_next_after_s)
+                    self.stop_next_after_s = None
                 await life.stop.wait()
                 async with trio.open_nursery() as stopping:
                     for owner in life.owners.values():
@@ -176,6 +180,11 @@ class Server:
         for place in [place for place in setting.device.resident if place.process is life.process]:
             setting.nursery.start_soon(setting.device.reclaim, place, chance.choice((0.0, 0.1, 0.5, 1.5, 4.0)))
         await setting.kernel.bury(life.process)
+
+
+async def _stop_after(life: Life, seconds: float) -> None:
+    await trio.sleep(seconds)
+    life.stop.set()
 
 
 async def _load_in_order(life: Life) -> None:

@@ -17,7 +17,7 @@ import trio
 
 from lsm.engine.engine import Engine
 from lsm.engine.outputs import Job
-from lsm.errors import DeviceMemoryError, LsmError, ModelFileError, ServerError, SourceChanged
+from lsm.errors import DeviceMemoryError, LsmError, ModelFileError, ServerError, SourceChanged, Unavailable
 from lsm.runtime.engine_port import CLASSES, Activity, Receive, Report, Send
 from lsm.values import ModelFacts
 
@@ -144,6 +144,8 @@ class EngineThread:
             log.warning("%s stays in device memory: %s", memory_class, error)
 
     def _restore(self) -> None:
+        if not self._loaded:  # nothing comes back, and that is no success
+            return self._report("residency", "enter_failed", error=Unavailable("the model was unloaded before its memory could come back"))
         try:
             self._engine.memory.restore(*CLASSES)
         except SourceChanged as error:
