@@ -15,9 +15,10 @@ import pytest
 from lsm.arena import directory, proc
 from lsm.arena.directory import default_directory, open_directory
 from lsm.arena.line import Line
+from lsm.arena.status import status
 from lsm.errors import ArenaError
 
-from .helpers import opened
+from .helpers import join, opened, take
 
 
 def refused(path: Path, **how: Any) -> str:
@@ -156,16 +157,65 @@ def test_file_system_without_fifos(arena: Path, monkeypatch: pytest.MonkeyPatch)
     assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
-def test_lock_file_that_cannot_be_opened(arena: Path) -> None:
-    """S10: nothing in the arena is followed out of it, and a failed start leaves no descriptor."""
+FOREIGN: dict[str, Callable[[Path], object]] = {
+    "file": Path.touch,
+    "directory": Path.mkdir,
+    "fifo": os.mkfifo,
+    "link": lambda path: path.symlink_to("/dev/null"),
+    "dangling link": lambda path: path.symlink_to("nowhere"),
+}
+OURS = {"bell": "fifo", "line": "directory", "door.lock": "file", "token.lock": "file", "want.lock": "file"}
+
+
+@pytest.mark.parametrize("foreign", FOREIGN)
+@pytest.mark.parametrize("name", OURS)
+def test_something_else_under_the_name_of_our_file(arena: Path, name: str, foreign: str) -> None:
+    """S1: found at the start, by whoever opens the arena, with the path to remove; nothing is followed out of the arena."""
+    arena.mkdir(mode=0o700)
+    FOREIGN[foreign](arena / name)
+    if OURS[name] == foreign:
+        with Line(arena) as line:
+            assert line.door_try()
+        return
+    for how in ({}, {"create": False}):
+        assert f"its {name} is not a" in (message := refused(arena, **how))
+        assert f"remove {arena / name} and start again" in message and "\n" not in message
+    with pytest.raises(ArenaError, match=f"its {name} is not a"):
+        Line(arena)
+    with pytest.raises(ArenaError, match=f"its {name} is not a"):
+        status(arena)
+
+
+def test_furniture_of_another_user(arena: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S1: a file that an administrator has left in our arena is found at the start, not at the first turn."""
     with Line(arena):
-        pass
-    (arena / "want.lock").unlink()
-    (arena / "want.lock").symlink_to("/dev/null")
+        monkeypatch.setattr(os, "access", lambda name, *_, **__: name != "bell")
+        assert "its bell may not be used by you (mode 0600)" in refused(arena)
+
+
+def test_lock_file_that_cannot_be_opened(arena: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S10: a failed start names the file and leaves no descriptor."""
+    kernel_open = os.open
+
+    def full(path: str | Path, *arguments: Any, **keywords: Any) -> int:
+        return failing(errno.ENFILE)() if path == "want.lock" else kernel_open(path, *arguments, **keywords)
+
     before = os.listdir("/proc/self/fd")
+    monkeypatch.setattr(os, "open", full)
     with pytest.raises(ArenaError, match="cannot open want.lock"):
         Line(arena)
     assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+def test_strangers_in_the_line_are_no_hindrance(arena: Path) -> None:
+    """S1: what has the name of a ticket and is none counts as dead, whatever it is."""
+    with Line(arena, "a") as line:
+        for number, make in enumerate(FOREIGN.values(), 1):
+            make(arena / "line" / f"{number:012d}")
+            make(arena / "line" / f"not a ticket {number}")
+        join(line)
+        take(line)
+        assert line.number == 1
 
 
 def test_cleaners_of_the_temporary_directory_keep_away(arena: Path) -> None:

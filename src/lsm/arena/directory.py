@@ -9,7 +9,7 @@ import contextlib
 import fcntl
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from lsm.arena.proc import mount_of
@@ -18,6 +18,15 @@ from lsm.errors import ArenaError
 # A FIFO joins processes of one machine only, and flock there may be something else in disguise.
 _NETWORK_KINDS = frozenset({"nfs", "nfs4", "cifs", "smb3", "ceph", "afs", "fuse.sshfs"})
 _ELSEWHERE = "choose a folder of your own on a local disk with --arena or LSM_ARENA"
+
+_LOCK_FILE = ("a regular file", stat.S_ISREG, os.R_OK | os.W_OK)
+_FURNITURE: Mapping[str, tuple[str, Callable[[int], bool], int]] = {
+    "bell": ("a FIFO", stat.S_ISFIFO, os.R_OK | os.W_OK),
+    "line": ("a directory", stat.S_ISDIR, os.R_OK | os.W_OK | os.X_OK),
+    "door.lock": _LOCK_FILE,
+    "token.lock": _LOCK_FILE,
+    "want.lock": _LOCK_FILE,
+}
 
 
 def default_directory(environ: Mapping[str, str]) -> Path:
@@ -33,7 +42,7 @@ def open_directory(path: Path | str, *, create: bool = True) -> int:
 
     All later work goes through this descriptor, so nobody can exchange the directory between the check and the use.
     Raises ArenaError: it cannot be made or read, is a symbolic link or no directory, belongs to somebody else, is open to
-    others, or lives on a network file system.
+    others, lives on a network file system, or something else than ours stands under the name of one of its files.
     """
     path = Path(path)
     if create:
@@ -42,6 +51,7 @@ def open_directory(path: Path | str, *, create: bool = True) -> int:
     try:
         _check_private(path, os.fstat(fd))
         _check_local(path, fd)
+        _check_furniture(path, fd)
         _keep_from_cleaners(path, fd)
     except BaseException:
         os.close(fd)
@@ -110,6 +120,20 @@ def _check_local(path: Path, fd: int) -> None:
     mount = mount_of(fd)
     if mount is not None and mount.kind in _NETWORK_KINDS:
         raise ArenaError(f"arena {path}: lies on a network file system ({mount.kind}); {_ELSEWHERE}")
+
+
+def _check_furniture(path: Path, fd: int) -> None:
+    """What is there already is what we would have made: a file in the place of the bell would be found only when it should ring."""
+    for name, (kind, is_kind, rights) in _FURNITURE.items():
+        try:
+            mode = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode
+        except FileNotFoundError:
+            continue
+        if not is_kind(mode):
+            remedy = f"stop what uses {path}, remove {path / name} and start again, or {_ELSEWHERE}"
+            raise ArenaError(f"arena {path}: its {name} is not {kind}, so lsm has not made it; {remedy}")
+        if not os.access(name, rights, dir_fd=fd, effective_ids=True):
+            raise ArenaError(f"arena {path}: its {name} may not be used by you (mode {stat.S_IMODE(mode):04o}); {_ELSEWHERE}")
 
 
 def _keep_from_cleaners(path: Path, fd: int) -> None:

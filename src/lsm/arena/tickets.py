@@ -95,5 +95,6 @@ def create(line_fd: int, name: str) -> int:
 
 
 def unlink(line_fd: int, name: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
+    """A directory with the name of a ticket is nobody's ticket: it stays, and counts as dead."""
+    with contextlib.suppress(FileNotFoundError, IsADirectoryError):
         os.unlink(name, dir_fd=line_fd)
