@@ -33,6 +33,27 @@ def promela(machine: Machine, kernel: Collection[str], at_once: Collection[str])
     )
 
 
+def promela_calls(machine: Machine, letter: str) -> str:
+    """Defines the states, and for each event NAME_EVENT(i): one edge of machine i, whose state is `LETTER_state[i]`, with its effects.
+
+    An event that the table refuses fails an assertion.  The world defines `do_EFFECT(i)`, and each fact as a variable.
+    """
+    lines = [f"#define {machine.name}_{state} {number}" for number, state in enumerate(_states(machine))]
+    for event in machine.events:
+        options = [_call(machine, edge, letter) for edge in machine.edges if edge.event == event]
+        ignored = [f"{letter}_state[i] == {machine.name}_{state}" for state, name in sorted(machine.ignores) if name == event]
+        options += [f"  :: {' || '.join(ignored)} -> skip"] if ignored else []
+        lines += [f"inline {machine.name}_{event}(i) {{", "  if", *options, "  :: else -> assert(false)", "  fi", "}"]
+    return "\n".join([f"/* Generated from the table {machine.name!r} by specs/promela.py: do not edit. */", *lines, ""])
+
+
+def _call(machine: Machine, edge: Edge, letter: str) -> str:
+    state = f"{letter}_state[i]"
+    guards = [f"{state} == {machine.name}_{edge.source}", *edge.when]
+    actions = [f"{state} = {machine.name}_{edge.target}", *(f"do_{effect}(i)" for effect in edge.do)]
+    return f"  :: {' && '.join(guards)} -> {'; '.join(actions)}"
+
+
 class _Tails:
     """Numbers for every tail of every list of effects; the empty one is 0."""
 

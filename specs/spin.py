@@ -10,12 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lsm.machines.request import REQUEST
+from lsm.machines.slot import SLOT
 from lsm.machines.table import Machine
 from lsm.machines.token import TOKEN
-from specs.promela import promela
+from specs.promela import promela, promela_calls
 from specs.worlds.token import KERNEL
 
 WORLD = Path(__file__).parent / "worlds" / "token.pml"
+SLOTS_WORLD = WORLD.with_name("slots.pml")
 OPTIMISE = {2: "-O0", 3: "-O1"}  # of the C compiler, for N processes: small worlds are checked sooner than they are compiled
 DEPTH = {4: 20_000_000}  # of the search, which is an error when it is too small
 AT_ONCE = ("hold_start", "quantum_start", "quantum_stop")
@@ -39,6 +42,18 @@ def available() -> bool:
 def count_states(n: int, defines: Sequence[str] = (), table: Machine = TOKEN, table_log2: int = 22) -> Verdict:
     """Every state of the world with `n` processes, without reduction; assertions are checked on the way."""
     return _run(n, defines, table, ["-DNOREDUCE", "-DSAFETY", "-DNOCLAIM"], [f"-w{table_log2}", f"-m{DEPTH.get(n, 2_000_000)}"])
+
+
+def count_slots(request: Machine = REQUEST, slot: Machine = SLOT) -> Verdict:
+    """Every state of two slots and three requests; assertions are checked on the way."""
+    if not available():
+        raise SpinError(REMEDY)
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(SLOTS_WORLD, folder)
+        (Path(folder) / "slots_tables.pml").write_text(promela_calls(slot, "s") + promela_calls(request, "r"))
+        _call(folder, ["spin", "-a", SLOTS_WORLD.name])
+        _call(folder, ["gcc", "-w", "-O1", "-DNOREDUCE", "-DSAFETY", "-DNOCLAIM", "-o", "pan", "pan.c"])
+        return _verdict(_call(folder, ["./pan", "-w22", "-m100000"]))
 
 
 def check_served(n: int, defines: Sequence[str] = (), table: Machine = TOKEN) -> Verdict:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from lsm.machines.table import Edge, Machine
+from lsm.machines.request import REQUEST
+from lsm.machines.slot import SLOT
+from lsm.machines.table import Edge, Machine, ignoring
 from lsm.machines.token import TOKEN
 from specs import spin
-from specs.planted import at
-from specs.promela import promela
+from specs.planting import at, without
+from specs.promela import promela, promela_calls
 from specs.worlds.token import KERNEL
 
 LAMP = Machine(
@@ -41,6 +43,56 @@ EXPECTED = """\
 
 def test_each_edge_and_each_kernel_call_is_one_step() -> None:
     assert promela(LAMP, kernel=("click",), at_once=("glow",)) == EXPECTED
+
+
+CALLS = """\
+/* Generated from the table 'bell' by specs/promela.py: do not edit. */
+#define bell_still 0
+#define bell_rings 1
+inline bell_press(i) {
+  if
+  :: b_state[i] == bell_still && paid -> b_state[i] = bell_rings; do_click(i)
+  :: b_state[i] == bell_still && !paid -> b_state[i] = bell_still
+  :: b_state[i] == bell_rings -> skip
+  :: else -> assert(false)
+  fi
+}
+"""
+
+
+def test_an_event_that_the_world_sends_is_a_call_for_each_edge() -> None:
+    """What is ignored does nothing, what is refused fails."""
+    bell = Machine(
+        name="bell",
+        initial="still",
+        states={"rings": "noise", "still": "none"},
+        facts={"paid": "the bill"},
+        effects={"click": "noise"},
+        edges=(Edge("still", "press", "rings", when=("paid",), do=("click",)), Edge("still", "press", "still", when=("!paid",))),
+        ignores=ignoring("press", "rings"),
+    )
+    assert promela_calls(bell, "b") == CALLS
+
+
+def test_every_effect_of_slots_and_requests_has_a_meaning_in_the_world() -> None:
+    world = spin.SLOTS_WORLD.read_text()
+    assert [name for name in {**REQUEST.effects, **SLOT.effects} if f"inline do_{name}(" not in world] == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not spin.available(), reason=spin.REMEDY)
+def test_spin_catches_a_slot_that_leaks() -> None:
+    """P13: the assertions of that world are awake, too."""
+    leaks = at(REQUEST, "generating", "cancel", do=("report_cancelled",))
+    assert spin.count_slots(request=leaks).errors == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not spin.available(), reason=spin.REMEDY)
+def test_spin_catches_a_cancel_without_effect() -> None:
+    """P13."""
+    deaf = without(REQUEST, ("prefilling", "cancel"), ignored=True)
+    assert spin.count_slots(request=deaf).errors == 1
 
 
 def test_every_event_and_fact_of_the_token_has_a_meaning_in_the_world() -> None:
