@@ -12,7 +12,7 @@ from typing import Any
 import trio
 
 from lsm.engine.outputs import Cancelled, Ended, Failed, Job, Piece
-from lsm.errors import DeviceMemoryError, LsmError, ModelFileError, SourceChanged
+from lsm.errors import DeviceMemoryError, LoadCancelled, LsmError, ModelFileError, SourceChanged
 from lsm.runtime.engine_port import Activity, Receive, Report, Send
 from lsm.values import Finish, ModelFacts, Text, Timings
 
@@ -60,7 +60,7 @@ class ScriptedEngine:
         self._send, self._receive = send, receive
         self._jobs: deque[Any] = deque()
         self._news = trio.Event()
-        self._running = False
+        self._running = self._aborted = False
         self._left: dict[str, int] = {}  # request -> tokens to come
         self._outputs: list[Any] = []
         nursery.start_soon(self._run)
@@ -72,10 +72,11 @@ class ScriptedEngine:
         self._news.set()
 
     def load(self) -> None:
+        self._aborted = False
         self._put("load")
 
     def load_abort(self) -> None:
-        self.script.broken_file = True
+        self._aborted = True
 
     def free(self) -> None:
         self._put("free")
@@ -143,10 +144,11 @@ class ScriptedEngine:
         except DeviceMemoryError as error:
             return self._report("load", "load_failed", error=error)
         await trio.sleep(self.script.load_s)
-        if self.script.broken_file:
-            self.script.broken_file = False
+        broken, self.script.broken_file = self.script.broken_file, False
+        if self._aborted or broken:
             self.device.resident.discard(self.name)
-            return self._report("load", "load_failed", error=ModelFileError("the file is broken"))
+            error = LoadCancelled("the load was cancelled") if self._aborted else ModelFileError("the file is broken")
+            return self._report("load", "load_failed", error=error)
         self.device.note(self.name, "loaded")
         self._report("load", "loaded", facts=FACTS)
 

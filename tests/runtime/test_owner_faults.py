@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+from functools import partial
+
 import pytest
 import trio
 from trio.abc import Clock
 
-from lsm.errors import ModelFailed, ModelLoading, Unavailable, WakeFailed
+from lsm.errors import ArenaError, ModelFailed, ModelLoading, Unavailable, WakeFailed
 from lsm.runtime.owner import MAP_ATTEMPTS, REQUESTS_MAX
 
 from .conftest import House, read
@@ -31,6 +34,64 @@ async def test_a_failed_load_can_be_tried_again(autojump_clock: Clock, house: Ho
         house.start(b)
     await b.wake()
     assert await house.serve(b) == 1
+
+
+def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What a user of the library would see on stderr."""
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("fault", ["broken", "changed", "no room", "arena"])
+async def test_an_error_names_the_model_once(
+    autojump_clock: Clock, house: House, fault: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """B.0: in every message, however often it is asked for, in the log too; nothing is said of no requests."""
+    a = await house.model("a", loaded=fault == "changed", broken_file=fault == "broken", changed_file=fault == "changed")
+    house.device.refuse = 1000 if fault == "no room" else 0
+    if fault == "arena":
+        monkeypatch.setattr(a._line, "ticket_lock", failing_ticket)
+    if fault == "changed":
+        await a.sleep()
+    for attempt in (a.wake, partial(house.serve, a), partial(house.serve, a)):
+        with pytest.raises(Unavailable) as caught:
+            await attempt()
+        assert caught.value.message.count("a: ") == 1
+    assert a.why and "a: " not in a.why
+    assert [text for text in complaints(caplog) if text.count("a: ") != 1 or "503" in text] == []
+    assert complaints(caplog)
+
+
+def failing_ticket() -> None:
+    raise ArenaError("another program is in the line")
+
+
+async def test_the_log_counts_the_requests_that_a_failure_ends(
+    autojump_clock: Clock, house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Design 3.7: what clients saw as 503 can be found in the log."""
+    a = await house.model("a")
+    await a.sleep()
+    house.device.refuse = 1000
+    for answer in [house.start(a) for _ in range(2)]:
+        with pytest.raises(WakeFailed):
+            await read(answer)
+    assert complaints(caplog)[-1] == "a: no room on the device; requests that end with 503: 2"
+
+
+@pytest.mark.parametrize("moment", range(0, 12))
+async def test_a_load_that_is_called_off_is_no_warning(
+    autojump_clock: Clock, house: House, moment: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Habit 9: closing while a model loads, or waits for its turn, is nothing to be warned of."""
+    a = await house.model("a", loaded=False)
+    b = await house.model("b", loaded=False)
+    await a.load()
+    await b.load()
+    for _ in range(moment):
+        await house.changes.after(house.changes.version)
+    await b.stop()
+    await a.stop()
+    assert complaints(caplog) == []
 
 
 async def test_a_model_that_is_not_loaded_refuses_at_once(autojump_clock: Clock, house: House) -> None:

@@ -18,6 +18,10 @@ from lsm.runtime.inbox import Event, Inbox, Reminders
 PAUSE_MIN_S, PAUSE_MAX_S = 0.0002, 0.02  # between tries where somebody outside the line is in the way
 SLOW_CHECK_S = 5.0  # the bell is a hint: level state is looked at now and then
 
+LINE_EFFECTS = (
+    "door_try", "ticket_make", "ticket_lock", "door_open", "bell_ring", "look_ahead", "token_try", "token_drop",
+    "ticket_unlink", "ticket_close", "want_drop", "hold_start", "quantum_start", "quantum_stop",
+)  # fmt: skip
 
 T = TypeVar("T")
 

@@ -18,14 +18,14 @@ import trio
 
 from lsm.arena.line import Line
 from lsm.engine.outputs import Cancelled, Ended, Failed, Job, Output, Piece
-from lsm.errors import ArenaError, DeviceMemoryError, LsmError, ModelFailed, ModelLoading, Unavailable, WakeFailed
+from lsm.errors import ArenaError, DeviceMemoryError, LoadCancelled, LsmError, ModelFailed, ModelLoading, Unavailable, WakeFailed
 from lsm.machines import LOAD, RESIDENCY, SLEEP, TOKEN
 from lsm.runtime.answer import Answer, Waker
 from lsm.runtime.changes import Changes
 from lsm.runtime.engine_port import Activity, EnginePort, Report
 from lsm.runtime.executor import Executor, Observer
 from lsm.runtime.inbox import Event, Inbox, Reminders
-from lsm.runtime.line_effects import LineEffects, LineFailed
+from lsm.runtime.line_effects import LINE_EFFECTS, LineEffects, LineFailed
 from lsm.values import ModelFacts, Options
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Owner:
         self.facts: ModelFacts | None = None
         self.activity = Activity()
         self.bytes: Mapping[str, Mapping[str, int]] = {}
-        self.why = ""  # for people: the last thing that went wrong, or why the model left the device
+        self.why = ""  # for people, without our name: the last thing that went wrong, or why the model left the device
         self.counts = {"handoffs": 0, "wakes": 0, "refusals": 0}
         self._line = line
         self._make_engine = make_engine
@@ -207,7 +207,7 @@ class Owner:
         if report.error is not None:
             self._error = report.error
             self.why = report.error.message
-            log.warning("%s: %s", self.alias, self.why)
+            self._complain(self.why)
 
     # ---- facts --------------------------------------------------------------------------------------------------------------
 
@@ -306,16 +306,28 @@ class Owner:
 
     def _fail_demand(self) -> None:
         error = self._wake_error()
-        self.why = error.message
-        log.warning("%s; %d requests end with 503", error.message, len(self._answers))
+        n_requests, is_news = len(self._answers), self.why != self._reason()
+        self.why = self._reason()
+        if n_requests:
+            self._complain(f"{self.why}; requests that end with 503: {n_requests}")
+        elif is_news:
+            self._complain(self.why)
         self.counts["refusals"] += len(self._answers)
         self._engine.fail_all(error)
         self._fail_wakers(error)
         self._post("load", "refused")
 
     def _wake_error(self) -> Unavailable:
-        reason = self._error.message if self._error else "the device could not be had"
-        return ModelFailed(f"{self.alias}: {reason}") if self._hopeless() else WakeFailed(f"{self.alias}: {reason}")
+        kind = ModelFailed if self._hopeless() else WakeFailed
+        return kind(f"{self.alias}: {self._reason()}")
+
+    def _reason(self) -> str:
+        return self._error.message if self._error else "the device could not be had"
+
+    def _complain(self, text: str) -> None:
+        """What ends because it was called off is nothing to warn of."""
+        is_called_off = self._stopping or isinstance(self._error, LoadCancelled)
+        log.log(logging.DEBUG if is_called_off else logging.WARNING, "%s: %s", self.alias, text)
 
     def _engine_free(self) -> None:
         self._engine.fail_all(self._wake_error() if self._hopeless() else Unavailable(f"{self.alias}: is being unloaded"))
@@ -388,9 +400,3 @@ class Owner:
         version = self.changes.version
         while not condition():
             version = await self.changes.after(version)
-
-
-LINE_EFFECTS = (
-    "door_try", "ticket_make", "ticket_lock", "door_open", "bell_ring", "look_ahead", "token_try", "token_drop",
-    "ticket_unlink", "ticket_close", "want_drop", "hold_start", "quantum_start", "quantum_stop",
-)  # fmt: skip
