@@ -11,8 +11,10 @@ carry the HTTP status.  Cancelling is leaving the `async with`: the slot is free
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 from lsm.config import Settings
@@ -97,11 +99,14 @@ class Host(Protocol):
 async def open_host(settings: Settings) -> AsyncIterator[Host]:
     """Take the models of `settings` in and start loading them, one after the other.  On leaving, requests end and everything is given back.
 
+    A file name without a folder that is not in the current folder is looked up in the model folder (`lsm.models.resolve`).
     Raises `ArenaError` if the arena cannot be used, `ModelFileError` if a model file cannot be right.
     """
+    from lsm.models import resolve
     from lsm.runtime.host import open_local_host  # the compiled part is loaded only where a model is served
 
-    async with open_local_host(settings) as host:
+    paths = tuple(resolve(path, os.environ) for path in settings.model_paths)
+    async with open_local_host(replace(settings, model_paths=paths)) as host:
         yield host
 
 

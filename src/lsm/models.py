@@ -1,13 +1,15 @@
-"""The folder of model files, and what can be said of a file without loading it."""
+"""The folder of model files, which file a name means, and what can be said of a file without loading it."""
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from lsm.engine.gguf_header import read_header
-from lsm.errors import ModelFileError
+from lsm.errors import ConfigError, ModelFileError
 
 SUFFIX = ".gguf"
 
@@ -29,11 +31,49 @@ class ModelFile:
 
 
 def models_directory(environ: Mapping[str, str]) -> Path:
-    """LSM_MODELS_DIR, else `lsm-server/models` in the user's cache (XDG_CACHE_HOME, else ~/.cache)."""
-    if environ.get("LSM_MODELS_DIR"):
-        return Path(environ["LSM_MODELS_DIR"]).expanduser()
+    """LSM_MODELS_DIR, else `lsm-server/models` in the user's cache (XDG_CACHE_HOME, else ~/.cache).
+
+    Raises ConfigError: LSM_MODELS_DIR begins with the home folder of nobody.
+    """
+    if given := environ.get("LSM_MODELS_DIR"):
+        try:
+            return Path(given).expanduser()
+        except RuntimeError:
+            raise ConfigError(f"LSM_MODELS_DIR={given}: there is no such home folder. Name the model folder by its full path") from None
     cache = Path(environ["XDG_CACHE_HOME"]) if environ.get("XDG_CACHE_HOME") else Path.home() / ".cache"
     return cache / "lsm-server" / "models"
+
+
+def resolve(path: Path, environ: Mapping[str, str]) -> Path:
+    """The file that a setting means: a name without a folder that is not in the current folder is looked up in the model folder.
+
+    Whether the file is a sound one is not looked at.  Raises ModelFileError: a name that is in neither folder.
+    """
+    if path.name != str(path) or "\0" in path.name or os.path.lexists(path):
+        return path
+    folder = models_directory(environ)
+    if os.path.lexists(folder / path):
+        return folder / path
+    raise ModelFileError(
+        f"{path}: there is no such file in the current folder ({_current_folder()}), nor in the model folder ({folder}). "
+        "`lsm models` lists what is there, `lsm pull` fetches a demo model"
+    )
+
+
+def folder_fault(folder: Path) -> str:
+    """Why `lsm pull` could not put a file into this folder, or make it; empty where it could.  Leaves nothing behind."""
+    place = next((place for place in (folder, *folder.absolute().parents) if os.path.lexists(place)), Path("/"))
+    if not os.path.isdir(place):
+        return f"{place} is not a folder"
+    try:
+        os.listdir(place)
+    except OSError as error:
+        return f"{place} cannot be listed ({error.strerror})"
+    try:
+        with tempfile.TemporaryFile(dir=place):  # the only question whose answer is right for root and on read-only disks too
+            return ""
+    except OSError as error:
+        return f"{place} cannot be written ({error.strerror})"
 
 
 def describe(path: Path) -> ModelFile:
@@ -49,13 +89,20 @@ def find_models(places: Iterable[Path]) -> tuple[ModelFile, ...]:
     """The files named, and the *.gguf files of the folders named, in this order; a file that is named twice is listed once."""
     paths: dict[Path, None] = {}
     for place in places:
-        found = sorted(_visible(place)) if place.is_dir() else [place]
+        found = sorted(_visible(place)) if os.path.isdir(place) else [place]
         paths.update(dict.fromkeys(found))
     return tuple(describe(path) for path in paths)
 
 
 def _visible(folder: Path) -> list[Path]:
     return [path for path in folder.glob(f"*{SUFFIX}") if not path.name.startswith(".")]
+
+
+def _current_folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return "which was deleted"
 
 
 def _size(path: Path) -> int:

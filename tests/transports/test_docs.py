@@ -13,6 +13,7 @@ from typing import Any
 
 import lsm_embed
 import pytest
+from lsm_cli.catalogue import DEMO_MODELS
 
 import lsm
 from tests.transports.limits import LIMIT_S
@@ -65,3 +66,12 @@ def test_the_configuration_for_mcp_is_a_command_line_that_we_take() -> None:
     entry = json.loads(example)["mcpServers"]["lsm"]
     settings = lsm.config.parse_arguments(entry["args"], {})
     assert (entry["command"], [model.alias for model in settings.models]) == ("lsm-mcp", ["smollm2"])
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md", "docs/mcp.md"])
+def test_model_files_of_the_examples_are_those_that_lsm_pull_fetches(page: str) -> None:
+    """C.1: named without a folder, or in the model folder, so that the examples work from everywhere."""
+    paths = re.findall(r"[\w~./-]+\.gguf\b", (DOCS.parent / page).read_text())
+    assert paths
+    pulled = {model.file_name for model in DEMO_MODELS.values()}
+    assert {path.removeprefix("~/.cache/lsm-server/models/") for path in paths} <= pulled

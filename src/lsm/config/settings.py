@@ -48,7 +48,7 @@ class Settings:
         default=(),
         env="LLAMA_ARG_MODEL",
         collect=tuple,
-        help="GGUF file to serve; repeat it for further models",
+        help="GGUF file to serve; a name without a folder is looked up in the current folder, then in the one of `lsm pull`",
     )
     aliases: tuple[str, ...] = setting(
         "-a",
