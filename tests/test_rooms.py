@@ -20,7 +20,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "src/lsm/values.py": (),
     "src/lsm/config": ("lsm.errors", "lsm.values", "lsm.config"),
     "src/lsm/models.py": ("lsm.errors", "lsm.engine.gguf_header"),
-    "src/lsm/doctor.py": ("lsm.errors", "lsm.models", "lsm.arena", "lsm.native.library"),
+    "src/lsm/doctor.py": ("lsm.errors", "lsm.models", "lsm.arena", "lsm.config", "lsm.native.library"),
     "src/lsm/api.py": ("lsm.errors", "lsm.values", "lsm.config", "lsm.models", "lsm.runtime.host", "lsm.native.library"),
     "src/lsm/machines": ("lsm.machines",),
     "src/lsm/verify": ("lsm.errors", "lsm.machines", "lsm.verify"),

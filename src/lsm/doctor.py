@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lsm.arena.directory import default_directory, open_directory
-from lsm.errors import ArenaError, BuildError
-from lsm.models import find_models, models_directory
+from lsm.arena.directory import default_directory
+from lsm.arena.line import Line
+from lsm.config.readers import FilePath
+from lsm.errors import ArenaError, BuildError, ConfigError
+from lsm.models import ModelFile, find_models, folder_fault, models_directory
 
+OTHER_ARENA = "name another folder with --arena or LSM_ARENA"
 MIN_FREE_BYTES = 512 << 20  # a demo model and its wheels
 
 
@@ -25,15 +28,12 @@ class Finding:
     remedy: str = ""
 
 
-def examine(environ: Mapping[str, str], arena: Path | None = None) -> tuple[Finding, ...]:
-    """All findings: build, devices, arena, model files, disk.  Raises nothing; the arena is created if it is missing."""
-    models = models_directory(environ)
-    return (*_build(), _arena(arena or _chosen_arena(environ)), *_model_files(models), _disk(models))
+def examine(environ: Mapping[str, str], arena: str | None = None) -> tuple[Finding, ...]:
+    """All findings: build, devices, arena, model files, disk.  `arena`: as --arena of a server.
 
-
-def _chosen_arena(environ: Mapping[str, str]) -> Path:
-    chosen = environ.get("LSM_ARENA") or environ.get("LLAMA_VRAM_ARENA")
-    return Path(chosen).expanduser() if chosen else default_directory(environ)
+    Raises nothing; the arena is created if it is missing, as a server would.
+    """
+    return (*_build(), _arena(environ, arena), *_model_folder(environ))
 
 
 def _build() -> tuple[Finding, ...]:
@@ -63,25 +63,48 @@ def _device(device: Mapping[str, Any]) -> Finding:
     return Finding("device", text)
 
 
-def _arena(path: Path) -> Finding:
+def _arena(environ: Mapping[str, str], given: str | None) -> Finding:
+    named = environ.get("LSM_ARENA") or environ.get("LLAMA_VRAM_ARENA") or None if given is None else given
     try:
-        os.close(open_directory(path))
+        path = default_directory(environ) if named is None else FilePath()(named)
+        Line(path).close()  # whatever a server would open; no place in the line is taken
+    except ValueError as error:
+        return Finding("arena", f"{named!r} {error}", OTHER_ARENA)
     except ArenaError as error:
         text, _, remedy = error.message.partition("; ")
-        return Finding("arena", text, remedy or "name another folder with --arena or LSM_ARENA")
+        return Finding("arena", text, remedy or OTHER_ARENA)
     return Finding("arena", f"{path} is usable")
 
 
+def _model_folder(environ: Mapping[str, str]) -> tuple[Finding, ...]:
+    try:
+        folder = models_directory(environ)
+    except ConfigError as error:
+        text, _, remedy = error.message.partition(". ")
+        return (Finding("models", text, remedy),)
+    if fault := folder_fault(folder):
+        text = f"no model can be pulled into {folder}: {fault}"
+        return (*_model_files(folder), Finding("models", text, "mend that, or name another folder in LSM_MODELS_DIR"))
+    return (*_model_files(folder), _disk(folder))
+
+
 def _model_files(folder: Path) -> tuple[Finding, ...]:
-    files = find_models([folder]) if folder.is_dir() else ()
-    broken = [Finding("models", f"{file.path} {file.fault}", "delete it, or download it again") for file in files if file.fault]
+    files = find_models([folder]) if os.path.isdir(folder) else ()
+    broken = [Finding("models", f"{file.path} {file.fault}", _remedy(file)) for file in files if file.fault]
     sound = len(files) - len(broken)
     hint = "" if files else " (`lsm pull smollm2` fetches a small one)"
     return Finding("models", f"{sound} in {folder}{hint}"), *broken
 
 
+def _remedy(file: ModelFile) -> str:
+    """Only what is damaged should be deleted; the rest is somebody's, and its fault already says what to do with it."""
+    if file.is_damaged:
+        return "delete it, or download it again"
+    return "do what the sentence says, or move it out of the model folder"
+
+
 def _disk(folder: Path) -> Finding:
-    place = next(place for place in (folder, *folder.absolute().parents) if place.is_dir())
+    place = next((place for place in (folder, *folder.absolute().parents) if os.path.isdir(place)), Path("/"))
     free = shutil.disk_usage(place).free
     remedy = "" if free >= MIN_FREE_BYTES else "free some, or name a folder on another disk in LSM_MODELS_DIR"
     return Finding("disk", f"{_size(free)} free for {folder}", remedy)

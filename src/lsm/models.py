@@ -29,6 +29,11 @@ class ModelFile:
         """What a server calls it when nobody says otherwise."""
         return self.path.name.removesuffix(SUFFIX)
 
+    @property
+    def is_damaged(self) -> bool:
+        """Whether the same file from its source would be sound; a fault of another kind is not mended by a download."""
+        return "download it again" in self.fault
+
 
 def models_directory(environ: Mapping[str, str]) -> Path:
     """LSM_MODELS_DIR, else `lsm-server/models` in the user's cache (XDG_CACHE_HOME, else ~/.cache).

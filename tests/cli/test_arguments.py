@@ -166,6 +166,8 @@ def test_every_default_can_be_written_down() -> None:
         (("-l", "15043"), "-l: '15043' is not a token's id followed by"),
         (("-ub", "4096"), "--ubatch-size 4096 is larger than --batch-size 512"),
         (("-fa", "off", "-ctv", "q8_0"), "--cache-type-v q8_0 needs flash attention"),
+        (("--arena", ""), "--arena: '' is not a path"),
+        (("--arena", "~nobody-at-all/a"), "--arena: '~nobody-at-all/a' begins with the home folder of nobody"),
         (("--port",), "--port needs a value (N)"),
         (("--port", "--host", "x"), "--port needs a value (N), but --host follows"),
     ],

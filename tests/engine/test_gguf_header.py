@@ -60,7 +60,7 @@ BROKEN_FILES = {
     "zip": (b"PK\x03\x04" + bytes(64), "zip archive"),
     "old ggml": (b"tjgg" + bytes(64), "before GGUF"),
     "zeros": (bytes(4096), "begins with zeros"),
-    "other": (b"hello, world" * 4, "is not a GGUF file"),
+    "other": (b"hello, world" * 4, "begins with b'hell' instead of b'GGUF'"),
     "only magic": (b"GGUF", "ends in the middle of its header"),
     "version 1": (make.gguf(version=1), "version 1"),
     "version 9": (make.gguf(version=9), "newer program"),

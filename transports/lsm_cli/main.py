@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     state.set_defaults(verb=_state)
 
     doctor = verbs.add_parser("doctor", help="what was built, what is there, and what is wrong; status 1 if anything is")
-    doctor.add_argument("--arena", type=Path, default=None, help="arena to look at (default: the one a server would use)")
+    doctor.add_argument("--arena", default=None, metavar="DIR", help="arena to look at (default: the one a server would use)")
     doctor.set_defaults(verb=_doctor)
 
     check = verbs.add_parser("verify", help="check traces of servers (LSM_TRACE) against the tables; status 1 if something is wrong")

@@ -151,7 +151,10 @@ class FilePath:
     def __call__(self, text: str) -> Path:
         if not text or "\0" in text:
             raise ValueError("is not a path")
-        return Path(text).expanduser()
+        try:
+            return Path(text).expanduser()
+        except RuntimeError:
+            raise ValueError("begins with the home folder of nobody: write the full path") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,8 @@ def _check_magic(cursor: Cursor) -> None:
         return
     if start[8:9] == b"{":  # eight bytes of length, then JSON
         raise Damaged("is not a GGUF file. It is a safetensors file: convert it to GGUF")
-    looks_like = next((text for prefix, text in _LOOKALIKES if start.lower().startswith(prefix)), "Name a file that ends in .gguf")
+    unknown = f"It begins with {start[:4]!r} instead of {MAGIC!r}: take the model in the GGUF format"
+    looks_like = next((text for prefix, text in _LOOKALIKES if start.lower().startswith(prefix)), unknown)
     raise Damaged(f"is not a GGUF file. {looks_like}")
 
 
@@ -139,7 +140,7 @@ def _version(cursor: Cursor) -> int:
     if version and version & 0xFFFF == 0:
         raise Damaged("is a big-endian GGUF file, and this machine is little-endian: take the other variant of the file")
     if version not in VERSIONS:
-        remedy = "convert the model again" if version < min(VERSIONS) else "it was written by a newer program"
+        remedy = "convert the model again" if version < min(VERSIONS) else "it was written by a newer program, so update lsm-server"
         raise Damaged(f"has GGUF version {version}, readable are {' and '.join(map(str, VERSIONS))}: {remedy}")
     return version
 

@@ -89,7 +89,8 @@ def read_value(cursor: Cursor, key: str) -> Value:
     if element_type == ARRAY:
         raise Damaged(f"has an array of arrays under the key {key!r}, which GGUF does not have. The file is damaged: download it again")
     if length > MAX_ARRAY_LENGTH:
-        raise Damaged(f"claims {length} elements under the key {key!r}, at most {MAX_ARRAY_LENGTH} are read. The file is damaged")
+        claim = f"claims {length} elements under the key {key!r}, at most {MAX_ARRAY_LENGTH} are read"
+        raise Damaged(f"{claim}. The file is damaged: download it again")
     if length <= KEPT_ARRAY_LENGTH:
         return tuple(_scalar(cursor, element_type, key) for _ in range(length))
     return _skipped_array(cursor, element_type, length, key)
