@@ -308,10 +308,8 @@ class Owner:
         error = self._wake_error()
         n_requests, is_news = len(self._answers), self.why != self._reason()
         self.why = self._reason()
-        if n_requests:
-            self._complain(f"{self.why}; requests that end with 503: {n_requests}")
-        elif is_news:
-            self._complain(self.why)
+        if n_requests or is_news:
+            self._complain(self.why + (f"; requests that end with 503: {n_requests}" if n_requests else ""))
         self.counts["refusals"] += len(self._answers)
         self._engine.fail_all(error)
         self._fail_wakers(error)
