@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from lsm.api import Options, Sampling, Timings
     from lsm.config import Settings
 
+    __version__: str
+
 _HOMES = {
     "lsm_embed": ("Answer", "AsyncModel", "AsyncModels", "AsyncStream", "Model", "Models", "Stream", "open", "open_async"),
     "lsm.api": ("Options", "Sampling", "Timings"),
@@ -36,6 +38,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"lsm.{name}")
+    if name == "__version__":
+        return _version()
     if name in _HOME_OF:
         value = getattr(import_module(_HOME_OF[name]), name)
         globals()[name] = value
@@ -44,4 +48,14 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, "__version__"]
+
+
+def _version() -> str:
+    """Of the installed distribution; a checkout that is only on the path has none."""
+    from importlib import metadata  # takes longer than everything else here
+
+    try:
+        return metadata.version("lsm-server")
+    except metadata.PackageNotFoundError:
+        return "unknown"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lsm_embed.async_models import chat_of, ids_of
+from lsm_embed.arguments import chat_of, ids_of
 from lsm_embed.options import ENTRIES, Wishes, options_for
 from lsm_embed.settings import settings_for
 
@@ -66,6 +66,9 @@ def test_a_wish_is_held_as_the_engine_wants_it(wishes: dict[str, Any], held: Any
         ({"samplers": ["dice"]}, "names a sampler that does not exist"),
         ({"logit_bias": {"x": 1}}, "does not map ids"),
         ({"logit_bias": {1: float("inf")}}, "finite nor -inf"),
+        ({"logit_bias": {float("inf"): 1}}, "does not map ids"),
+        ({"stop": ["a", "\ud800"]}, "half of a surrogate pair"),
+        ({"grammar": "\ud800"}, "half of a surrogate pair"),
         ({"grammar": 3}, "is not a text"),
     ],
 )
@@ -107,6 +110,37 @@ def test_no_model_is_refused(models: Any) -> None:
     """C: a door without a model says how to name one."""
     with pytest.raises(ConfigError, match="name at least one"):
         settings_for(models, {})
+
+
+@pytest.mark.parametrize("alias", [1, None, b"x", "", " ", ("a",), "\ud800"], ids=ascii)
+def test_a_name_that_is_none_is_refused_at_once(alias: Any) -> None:
+    """C: the message shows the name, and what is wanted."""
+    with pytest.raises(ConfigError, match="a text that is not empty is wanted") as refused:
+        settings_for({"good": "a.gguf", alias: "b.gguf"}, {})
+    assert repr(alias) in refused.value.message
+
+
+@pytest.mark.parametrize("path", [1, None, b"x.gguf", "", "a\0b", ["a.gguf"], "~nobody-of-this-name/a.gguf"], ids=ascii)
+def test_a_file_that_is_none_is_refused_at_once(path: Any) -> None:
+    """C: the message names the model, and shows what was given for its file."""
+    with pytest.raises(ConfigError, match="the file of model 'bad' is") as refused:
+        settings_for({"good": "a.gguf", "bad": path}, {})
+    assert repr(path) in refused.value.message
+
+
+class Unprintable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no text for this")
+
+
+@pytest.mark.parametrize("value", [Unprintable(), 10**5000, "x" * 10**6], ids=["unprintable", "huge", "long"])
+def test_a_value_that_cannot_be_shown_is_still_refused_by_name(value: Any) -> None:
+    """B.0: the message never fails, and stays short."""
+    with pytest.raises(InvalidRequest, match="'seed'") as refused:
+        options_for(Options(), {"seed": value})
+    assert len(refused.value.message) < 400
+    with pytest.raises(ConfigError, match="n_ctx"):
+        settings_for({"a": "a.gguf"}, {"n_ctx": value})
 
 
 def test_a_text_is_a_conversation_of_one_message() -> None:

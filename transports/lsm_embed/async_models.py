@@ -2,42 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Unpack, cast
 
 import numpy as np
+import trio
 
 from lsm import api
-from lsm.api import ChatRequest, Finish, Host, ModelInfo, Options, Settings, Text
-from lsm.errors import InvalidRequest, NotFound, ServerError
+from lsm.api import Finish, Host, ModelInfo, Options, Settings, Text
+from lsm.errors import ConfigError, NotFound, ServerError
 from lsm_embed.answer import Answer, Tokens, answer_of
+from lsm_embed.arguments import Messages, Prompt, chat_of, ids_of, prompt_of, text_of
 from lsm_embed.errors import single_errors
 from lsm_embed.options import Wishes, options_for
 from lsm_embed.settings import Models, settings_for
 
-Messages = str | Sequence[Mapping[str, Any]]  # a text is one message of the user's
-Prompt = str | Sequence[int] | Tokens
 OpenHost = Callable[[Settings], AbstractAsyncContextManager[Host]]
 Events = AbstractAsyncContextManager[AsyncIterator[Text | Finish]]
 
 
 @asynccontextmanager
-async def open_async(models: Models, *, open_host: OpenHost = api.open_host, **settings: Any) -> AsyncIterator[AsyncModels]:
+async def open_async(models: Models, *, open_host: OpenHost | None = None, **settings: Any) -> AsyncIterator[AsyncModels]:
     """Serve GGUF files in this process, under the names that `models` gives them; `settings` are fields of `lsm.Settings`.
 
     Returns at once; the models are loaded one after the other, and a request waits for its own.
-    Raises `ConfigError`, `ArenaError`, `ModelFileError`.
+    Raises `ConfigError` (also on an event loop other than trio's), `ArenaError`, `ModelFileError`.
     """
+    if not trio.lowlevel.in_trio_run():
+        raise ConfigError("lsm.open_async needs trio; on asyncio use lsm.open in a thread: await asyncio.to_thread(lsm.open, models)")
     with single_errors():
         async with serve(settings_for(models, settings), open_host) as served:
             yield served
 
 
 @asynccontextmanager
-async def serve(settings: Settings, open_host: OpenHost = api.open_host) -> AsyncIterator[AsyncModels]:
+async def serve(settings: Settings, open_host: OpenHost | None = None) -> AsyncIterator[AsyncModels]:
     """The same from `Settings`, for programs with a command line."""
-    async with open_host(settings) as host:
+    async with (open_host or api.open_host)(settings) as host:
         yield AsyncModels(host, settings.options)
 
 
@@ -111,24 +113,27 @@ class AsyncModel:
     async def stream_complete(self, prompt: Prompt, **wishes: Unpack[Wishes]) -> AsyncIterator[AsyncStream]:
         """`complete` piece by piece; leaving the `async with` early cancels the generation."""
         options = options_for(self._defaults, wishes)
-        start = prompt if isinstance(prompt, str) else ids_of(prompt)
+        start = prompt_of(prompt)
         await self._loaded()
         async with self._stream(self._host.generate(self.alias, start, options)) as stream:
             yield stream
 
     async def tokenize(self, text: str, *, add_special: bool = False, parse_special: bool = True) -> Tokens:
         """Token ids, int32 of shape [n].  `add_special` puts the model's BOS in front if it wants one."""
+        text = text_of(text, "text")
         await self._loaded()
         return np.asarray(self._host.tokenize(self.alias, text, add_special=add_special, parse_special=parse_special), dtype=np.int32)
 
     async def detokenize(self, tokens: Sequence[int] | Tokens) -> str:
+        ids = ids_of(tokens)
         await self._loaded()
-        return self._host.detokenize(self.alias, ids_of(tokens))
+        return self._host.detokenize(self.alias, ids)
 
     async def render(self, messages: Messages, *, template_kwargs: Mapping[str, Any] | None = None) -> str:
         """The prompt that the model's chat template makes of a conversation."""
+        chat = chat_of(messages, template_kwargs)
         await self._loaded()
-        return self._host.render(self.alias, chat_of(messages, template_kwargs))
+        return self._host.render(self.alias, chat)
 
     async def wake(self) -> None:
         """Load the model if it is not, bring it into device memory, and wait until it is there."""
@@ -184,19 +189,3 @@ class AsyncStream:
         async for _ in self:
             pass
         return cast(Answer, self.answer)
-
-
-def chat_of(messages: Messages, template_kwargs: Mapping[str, Any] | None) -> ChatRequest:
-    """Raises `InvalidRequest` for what is no conversation; what is in the messages is checked by the template's room."""
-    turns = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
-    if not isinstance(turns, Sequence) or not all(isinstance(turn, Mapping) for turn in turns):
-        raise InvalidRequest('must be a text or a list such as [{"role": "user", "content": "Hello"}]', "messages")
-    return ChatRequest(messages=tuple(turns), template_kwargs=template_kwargs or {})
-
-
-def ids_of(tokens: Iterable[int]) -> tuple[int, ...]:
-    """Token ids as plain integers.  Raises `InvalidRequest` for anything else, floats and booleans among it."""
-    array = np.asarray(tokens if isinstance(tokens, np.ndarray) else list(tokens))
-    if array.ndim != 1 or (array.size and not np.issubdtype(array.dtype, np.integer)):
-        raise InvalidRequest("must be a text or a flat list of token ids", "prompt")
-    return tuple(array.tolist())

@@ -9,10 +9,10 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self, Unpack, cast
 
-from lsm import api
 from lsm.api import ModelInfo
 from lsm_embed.answer import Answer, Tokens
-from lsm_embed.async_models import AsyncModel, AsyncModels, AsyncStream, Messages, OpenHost, Prompt, serve
+from lsm_embed.arguments import Messages, Prompt
+from lsm_embed.async_models import AsyncModel, AsyncModels, AsyncStream, OpenHost, serve
 from lsm_embed.options import Wishes
 from lsm_embed.portal import Portal, Task
 from lsm_embed.settings import Models as ModelFiles
@@ -21,7 +21,7 @@ from lsm_embed.settings import settings_for
 OpenStream = Callable[[], AbstractAsyncContextManager[AsyncStream]]
 
 
-def open(models: ModelFiles, *, open_host: OpenHost = api.open_host, **settings: Any) -> Models:
+def open(models: ModelFiles, *, open_host: OpenHost | None = None, **settings: Any) -> Models:
     """Serve GGUF files in this process, under the names that `models` gives them; `settings` are fields of `lsm.Settings`.
 
     Returns at once; the models are loaded one after the other, and a request waits for its own.
@@ -145,6 +145,7 @@ class Stream:
         return self
 
     def __next__(self) -> str:
+        self._task.check_process()
         if self._ended:
             raise StopIteration
         piece = self._pieces.get()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lsm.errors import InvalidRequest
+from lsm.errors import InvalidRequest, LsmError, ServerError
 
 
 @contextmanager
@@ -24,3 +24,15 @@ def single_errors() -> Iterator[None]:
 
 def closed() -> InvalidRequest:
     return InvalidRequest("the models are closed: open them again")
+
+
+def ended(cause: BaseException) -> ServerError:
+    """Nothing may run any more, and this is why."""
+    what = cause.message if isinstance(cause, LsmError) else f"{type(cause).__name__}: {cause}".removesuffix(": ")
+    error = ServerError(f"the thread of the models has ended: {what}")
+    error.__cause__ = cause
+    return error
+
+
+def of_another_process(pid: int) -> InvalidRequest:
+    return InvalidRequest(f"these models belong to process {pid}: open your own after the fork")

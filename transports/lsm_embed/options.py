@@ -10,7 +10,7 @@ from lsm.api import Options, Sampling
 from lsm.config import SETTINGS, Setting
 from lsm.config.readers import Whole
 from lsm.errors import InvalidRequest
-from lsm_embed.values import nearest, value_of
+from lsm_embed.values import nearest, shown, value_of
 
 Texts = str | Iterable[str]
 
@@ -81,4 +81,4 @@ def _checked(name: str, value: Any) -> Any:
     try:
         return value_of(ENTRIES[name], value)
     except ValueError as refusal:
-        raise InvalidRequest(f"{value!r} {refusal}", name) from None
+        raise InvalidRequest(f"{shown(value)} {refusal}", name) from None

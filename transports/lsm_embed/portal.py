@@ -6,21 +6,24 @@
       interrupted (ctrl-C) -- cancel -------->   the task ends; then the interrupt goes on
     close()        -- run_sync_soon(set) ----->  every task is cancelled, the context is left, the thread ends
 
-A future always comes to an end, whatever happens to the loop: nobody waits for ever.
+A future always comes to an end, whatever happens to the loop: nobody waits for ever.  A forked child has the objects and not the thread:
+there every use is refused, and closing does nothing.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, wait
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import trio
 
 from lsm.errors import InvalidRequest, ServerError
-from lsm_embed.errors import closed, single_errors
+from lsm_embed.errors import closed, ended, of_another_process, single_errors
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -29,16 +32,42 @@ OpenContext = Callable[[], AbstractAsyncContextManager[C]]
 CLOSE_LIMIT_S = 30.0  # the runtime bounds its own shutdown; this is for a device that no longer answers
 
 
-class Task(Generic[T]):
-    """A function at work in the loop."""
+class Loop:
+    """The way into a loop that runs on another thread of this process."""
 
     def __init__(self, token: trio.lowlevel.TrioToken) -> None:
         self._token = token
+        self._pid = os.getpid()
+
+    @property
+    def is_ours(self) -> bool:
+        return os.getpid() == self._pid
+
+    def check_process(self) -> None:
+        if not self.is_ours:
+            raise of_another_process(self._pid)
+
+    def soon(self, function: Callable[..., Any], *args: Any) -> bool:
+        """Run a function in the loop; False if the loop has ended, or is another process's.  What trio has accepted it also runs."""
+        try:
+            if self.is_ours:  # the child of a fork shares the pipe that wakes the loop
+                self._token.run_sync_soon(function, *args)
+        except trio.RunFinishedError:
+            return False
+        return self.is_ours
+
+
+class Task(Generic[T]):
+    """A function at work in the loop."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
         self.scope = trio.CancelScope()
         self.future: Future[T] = Future()
 
     def wait(self) -> T:
         """Its result.  An interrupt of the waiting thread cancels it first, and waits until it has let go."""
+        self.check_process()
         try:
             return self.future.result()
         finally:
@@ -48,10 +77,15 @@ class Task(Generic[T]):
 
     def cancel(self) -> None:
         """Ask for its end."""
-        _soon(self._token, self.scope.cancel)
+        self._loop.soon(self.scope.cancel)
 
     def wait_for_end(self) -> None:
-        wait([self.future], timeout=CLOSE_LIMIT_S)
+        if self._loop.is_ours:
+            wait([self.future], timeout=CLOSE_LIMIT_S)
+
+    def check_process(self) -> None:
+        """Raises `InvalidRequest` in a forked child, where nobody works on it."""
+        self._loop.check_process()
 
     def fail(self, error: Exception) -> None:
         if not self.future.done():
@@ -67,26 +101,35 @@ class Portal(Generic[C]):
         self._scope = trio.CancelScope()
         self._opening = True
         self._nursery: trio.Nursery | None = None
-        started: Future[tuple[trio.lowlevel.TrioToken, trio.Event]] = Future()
+        self._end: Callable[[], Exception] | None = None  # what to raise, once the loop has ended
+        started: Future[tuple[Loop, trio.Event]] = Future()
         opened: Future[C] = Future()
         self._thread = threading.Thread(target=self._run, args=(open_context, started, opened), name=name, daemon=True)
         try:
             self._thread.start()
-            self._token, self._closing = started.result()
+        except RuntimeError as error:
+            raise ServerError(f"there is no thread for the models: {error}; raise the limit of threads, or end some") from error
+        try:
+            self._loop, self._closing = started.result()
             self.context = opened.result()
         except BaseException:  # an interrupt may end the wait before the context is open
-            self._token, self._closing = started.result()
+            self._loop, self._closing = started.result()
             self.close()
             raise
 
     def start(self, function: Callable[..., Awaitable[T]], *args: Any) -> Task[T]:
         """Begin `await function(*args)` in the loop."""
-        task: Task[T] = Task(self._token)
+        self._loop.check_process()
+        task: Task[T] = Task(self._loop)
         with self._lock:
-            self._tasks.add(task)
-        task.future.add_done_callback(lambda _: self._forget(task))
-        if not _soon(self._token, self._spawn, task, function, args):
-            task.fail(closed())
+            end = self._end
+            if end is None:
+                self._tasks.add(task)
+        if end is not None:
+            task.fail(end())
+        else:
+            task.future.add_done_callback(lambda _: self._forget(task))
+            self._loop.soon(self._spawn, task, function, args)  # if it ends just now, the task is among those it fails
         return task
 
     def call(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
@@ -103,7 +146,9 @@ class Portal(Generic[C]):
 
     def close(self) -> None:
         """Cancel every task, leave the context and wait for the thread.  May be called often, and from several threads."""
-        _soon(self._token, self._leave)
+        if not self._loop.is_ours:
+            return
+        self._loop.soon(self._leave)
         if threading.current_thread() is not self._thread:
             self._thread.join(CLOSE_LIMIT_S)
 
@@ -114,24 +159,25 @@ class Portal(Generic[C]):
     # In the loop's thread.
 
     def _run(self, open_context: OpenContext[C], started: Future[Any], opened: Future[C]) -> None:
-        reason: Exception = closed()
+        cause: BaseException | None = None
         try:
             with single_errors():
                 trio.run(self._main, open_context, started, opened)
-        except Exception as error:
-            reason = error if not opened.done() else _ended(error)
-        finally:
-            for future in (started, opened):
-                if not future.done():
-                    future.set_exception(reason)
-            with self._lock:
-                left = list(self._tasks)
-            for task in left:
-                task.fail(reason)
+        except BaseException as error:  # whatever it was: whoever waits, or calls later, hears of it
+            cause = error
+        end = closed if cause is None else partial(ended, cause)
+        for future in (started, opened):
+            if not future.done():
+                future.set_exception(cause or closed())
+        with self._lock:
+            self._end = end
+            left = list(self._tasks)
+        for task in left:
+            task.fail(end())
 
     async def _main(self, open_context: OpenContext[C], started: Future[Any], opened: Future[C]) -> None:
         closing = trio.Event()
-        started.set_result((trio.lowlevel.current_trio_token(), closing))
+        started.set_result((Loop(trio.lowlevel.current_trio_token()), closing))
         with self._scope:
             async with open_context() as context, trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -142,6 +188,8 @@ class Portal(Generic[C]):
                 finally:
                     self._nursery = None  # also when the context ends by itself: nothing more may start
                 nursery.cancel_scope.cancel()
+        if not closing.is_set():
+            raise ServerError("they were left without being closed")
 
     def _leave(self) -> None:
         """An open context is left in peace; one that is still being opened is cancelled."""
@@ -150,10 +198,11 @@ class Portal(Generic[C]):
             self._scope.cancel()
 
     def _spawn(self, task: Task[T], function: Callable[..., Awaitable[T]], args: tuple[Any, ...]) -> None:
-        if self._nursery is None:
-            task.fail(closed())
-        else:
+        if self._nursery is not None:
             self._nursery.start_soon(_perform, task, function, args)
+        elif self._closing.is_set():
+            task.fail(closed())
+        # else the context is ending by itself: the task ends with the loop, whose reason is known then
 
 
 async def _perform(task: Task[T], function: Callable[..., Awaitable[T]], args: tuple[Any, ...]) -> None:
@@ -165,18 +214,3 @@ async def _perform(task: Task[T], function: Callable[..., Awaitable[T]], args: t
             task.fail(InvalidRequest("the caller has called this off"))
     except Exception as error:
         task.future.set_exception(error)
-
-
-def _soon(token: trio.lowlevel.TrioToken, function: Callable[..., Any], *args: Any) -> bool:
-    """Run a function in the loop; False if the loop has ended.  What trio has accepted it also runs."""
-    try:
-        token.run_sync_soon(function, *args)
-    except trio.RunFinishedError:
-        return False
-    return True
-
-
-def _ended(error: Exception) -> ServerError:
-    ended = ServerError(f"the thread of the models has ended: {error}")
-    ended.__cause__ = error
-    return ended

@@ -11,9 +11,13 @@ from typing import Any
 from lsm.config import Setting
 from lsm.config.readers import Choice, LogitBias, Number, OnOff, Samplers, Text, Whole
 
+SHOWN_MAX = 200  # characters of a wrong value in a message
+
 
 def value_of(entry: Setting, value: Any) -> Any:
     """`value` as the setting holds it.  Raises ValueError with the end of a sentence: "is not a whole number from 1 to 256"."""
+    if isinstance(value, str) and not is_encodable(value):
+        raise ValueError("holds half of a surrogate pair, which is no character")
     if isinstance(entry.read, LogitBias):
         return _logit_bias(value)
     if isinstance(entry.read, Samplers):
@@ -30,6 +34,24 @@ def nearest(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {near[0]}?" if near else f"known are {', '.join(names)}"
+
+
+def is_encodable(text: str) -> bool:
+    """Whether UTF-8 can hold it.  Python's texts may contain one half of a surrogate pair, which is no character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def shown(value: Any) -> str:
+    """A wrong value, for a message: short, and whatever its own `repr` does."""
+    try:
+        text = repr(value)
+    except Exception:
+        return f"this {type(value).__name__}"
+    return text if len(text) <= SHOWN_MAX else f"{text[: SHOWN_MAX - 3]}..."
 
 
 def _flag(value: Any) -> bool:
@@ -57,6 +79,8 @@ def _texts(value: Any) -> tuple[str, ...]:
     texts = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else (value,)
     if not all(isinstance(text, str) and text for text in texts):
         raise ValueError("is neither a text nor a list of texts, none of them empty")
+    if not all(map(is_encodable, texts)):
+        raise ValueError("holds half of a surrogate pair, which is no character")
     return texts
 
 
@@ -64,7 +88,7 @@ def _logit_bias(value: Any) -> tuple[tuple[int, float], ...]:
     pairs = value.items() if isinstance(value, Mapping) else value
     try:
         biases = tuple((int(token), float(bias)) for token, bias in pairs)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError("does not map ids of tokens to what is added to their logits, such as {15043: -1.5}") from None
     if any(token < 0 or math.isnan(bias) or bias == math.inf for token, bias in biases):
         raise ValueError("holds an id below 0, or a bias that is neither finite nor -inf")
