@@ -10,8 +10,9 @@ import pytest
 import trio
 
 from lsm.api import Host, open_host
+from lsm.arena.line import Line
 from lsm.config import Settings, parse_arguments
-from lsm.errors import ContextExceeded, InvalidRequest, ModelFileError, NotFound, Unavailable
+from lsm.errors import ArenaError, ContextExceeded, InvalidRequest, ModelFileError, NotFound, Unavailable
 from lsm.machines import MACHINES
 from lsm.values import Finish, Options, Sampling
 from lsm.verify import read_traces, verify
@@ -125,6 +126,42 @@ async def test_closing_ends_running_answers_with_an_error(tmp_path: Path, tiny_l
                 nursery.start_soon(generate, host)
                 await running.wait()
             await ended.wait()
+
+
+@pytest.mark.parametrize("turns", range(0, 40, 3))
+async def test_opening_can_be_cancelled_at_any_moment(tmp_path: Path, tiny_llama: Path, turns: int) -> None:
+    """A server that is told to end while it starts ends: nothing waits for owners that nobody will stop."""
+    with trio.fail_after(LIMIT_S), trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+
+            async def cancel() -> None:
+                for _ in range(turns):
+                    await trio.lowlevel.checkpoint()
+                scope.cancel()
+
+            nursery.start_soon(cancel)
+            async with host_of(tmp_path / "arena", {"a": tiny_llama, "b": tiny_llama}) as host:
+                await host.wake("b")
+                await trio.sleep_forever()
+    assert scope.cancelled_caught
+
+
+async def test_a_model_that_cannot_start_ends_those_that_have(
+    tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second place in the line cannot be had: an error, and the first model is not left running."""
+    lines: list[Line] = []
+
+    def line(arena: Path, label: str) -> Line:
+        if lines:
+            raise ArenaError("no second place")
+        lines.append(Line(arena, label))
+        return lines[0]
+
+    monkeypatch.setattr("lsm.runtime.host.Line", line)
+    with trio.fail_after(LIMIT_S), pytest.RaisesGroup(ArenaError, flatten_subgroups=True, allow_unwrapped=True):
+        async with host_of(tmp_path / "arena", {"a": tiny_llama, "b": tiny_llama}):
+            pass
 
 
 async def test_every_recorded_edge_is_one_of_its_table(

@@ -158,14 +158,15 @@ async def open_local_host(settings: Settings) -> AsyncIterator[LocalHost]:
     async with AsyncExitStack() as exits, trio.open_nursery() as nursery:
         owners: dict[str, Owner] = {}
         running: list[trio.CancelScope] = []
-        for source in settings.models:
-            line = exits.enter_context(Line(arena, source.alias))
-            owner = owners[source.alias] = _owner(source.alias, line, source.path, settings, changes, observer, exits)
-            running.append(await nursery.start(_run, owner))
-        host = LocalHost(owners, {source.alias: source.path for source in settings.models}, arena, settings, changes)
-        nursery.start_soon(_load_in_order, tuple(owners.values()))
         try:
-            yield host
+            with trio.CancelScope(shield=True):  # takes no time; a start that is cancelled half way would never return
+                for source in settings.models:
+                    line = exits.enter_context(Line(arena, source.alias))
+                    owner = _owner(source.alias, line, source.path, settings, changes, observer, exits)
+                    running.append(await nursery.start(_run, owner))
+                    owners[source.alias] = owner
+            nursery.start_soon(_load_in_order, tuple(owners.values()))
+            yield LocalHost(owners, {source.alias: source.path for source in settings.models}, arena, settings, changes)
         finally:
             with trio.CancelScope(shield=True):
                 async with trio.open_nursery() as stopping:
