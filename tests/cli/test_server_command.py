@@ -62,6 +62,16 @@ def test_second_signal_ends_it_at_once(number: signal.Signals) -> None:
     assert process.returncode == -number
 
 
+@pytest.mark.slow
+def test_server_that_cannot_end_is_ended() -> None:
+    """"It never hangs": what has not ended in time is left to the kernel, and says so."""
+    with start("tests.cli.signalled_server", "impatient") as process:
+        assert process.stdout is not None and process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGTERM)
+        assert "did not end within" in process.stdout.read()
+    assert process.returncode == 1
+
+
 def test_port_in_use_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """First light 8: port in use."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
@@ -14,7 +16,10 @@ from lsm.config import HELP_FLAGS, VERSION_FLAGS, Settings, help_text, parse_arg
 from lsm.errors import BuildError, LsmError
 from lsm_cli.log import set_up_log
 
+log = logging.getLogger("lsm")
+
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+STOP_WITHIN_S = 30.0  # far more than a batch, an unload and the grace of connections take
 
 
 def main() -> None:
@@ -68,7 +73,20 @@ async def _stop_on_signal(server: trio.CancelScope, task_status: trio.TaskStatus
             break
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
+    _end_within(STOP_WITHIN_S)
     server.cancel()
+
+
+def _end_within(seconds: float) -> None:
+    """The last resort.  Everything that is left then, the kernel gives back: locks, tickets, memory."""
+
+    def end() -> None:
+        log.critical("did not end within %.0f s of the signal; ending at once", seconds)
+        os._exit(1)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
