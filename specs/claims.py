@@ -13,6 +13,7 @@ from specs.coverage import never_taken
 from specs.explore import Predicate, Report, explore
 from specs.fairness import Group, fair_lasso
 from specs.planted import PLANTED, Mistake
+from specs.simulation.run import examine
 from specs.worlds import owner, owner_claims, slots, slots_claims, slots_state, token, token_claims
 from specs.worlds.owner_state import Owner, Scenario
 
@@ -125,6 +126,16 @@ def _all_pass(report: Report, passing: Mapping[str, Predicate], group: Group) ->
             raise Broken(f"{name} may last for ever: {lasso}")
 
 
+def runs_hold(first: int, count: int) -> str:
+    handoffs = 0
+    for seed in range(first, first + count):
+        outcome = examine(seed)
+        if outcome.problem:
+            raise Broken(f"seed {seed}: {outcome.problem}; see python -m specs.simulate --seed {seed}")
+        handoffs += outcome.handoffs
+    return f"{count} seeds, {handoffs} handoffs"
+
+
 def _seen(report: Report, states: int) -> str:
     for name, path in report.problems.items():
         raise Broken(f"{name}: {path}")
@@ -180,6 +191,10 @@ CLAIMS = (
     Claim("owner, every state of every machine is met", "S2", partial(owner_meets_everything, LIFE), slow=True),
     Claim("slots, 2 slots, 3 requests", "S2 P2 P13", partial(slots_are_explored, slots_state.Scenario(), SLOT_STATES), slow=True),
     Claim("slots, 2 slots, 3 requests, SPIN", "P2 P13", spin_counts_slots, slow=True, spin=True),
+    *(
+        Claim(f"simulated runs, seeds {first} to {first + 49}", "S1 S2 S3 S7 S8 S10 P2 P5 P12", partial(runs_hold, first, 50), slow=True)
+        for first in range(0, 200, 50)
+    ),
     Claim("every edge of every table is taken by some world", "S2", every_edge_is_taken, slow=True),
     *(
         Claim(f"planted: {mistake.name}", mistake.about, partial(mistake_is_caught, mistake), slow=mistake.name in SLOW_TO_CATCH)

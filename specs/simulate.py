@@ -8,7 +8,6 @@ python -m specs.simulate --seeds 60 --plant WORDS with a planted mistake whose n
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 import time
 from collections import Counter
@@ -67,7 +66,7 @@ def run(seed: int, planted: Planted | None = None) -> Outcome:
 
 def first_caught(planted: Planted) -> Outcome | None:
     """The first run that shows the mistake, within the seeds that it has."""
-    outcomes = (run(seed, planted) for seed in range(planted.seeds))
+    outcomes = (run(seed, planted) for seed in range(planted.first, planted.first + planted.seeds))
     return next((outcome for outcome in outcomes if outcome.problem), None)
 
 
@@ -85,7 +84,7 @@ def many(first: int, count: int, plant: str) -> int:
     total: Counter[str] = Counter()
     start = time.perf_counter()
     again = f" --plant {plant!r}" if plant else ""
-    with ProcessPoolExecutor(WORKERS, get_context("spawn"), initializer=logging.disable) as pool:
+    with ProcessPoolExecutor(WORKERS, get_context("spawn")) as pool:
         for done, outcome in enumerate(pool.map(partial(_without_edges, plant), range(first, first + count), chunksize=5), start=1):
             total.update(handoffs=outcome.handoffs, simulated_s=round(outcome.simulated_s), **outcome.faults)
             if outcome.problem:
@@ -119,7 +118,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.trace is not None:
             parser.error("--trace needs --seed")
         return many(options.first, options.seeds, options.plant)
-    logging.disable()
     return one(options.seed, options.plant, options.trace)
 
 

@@ -1,4 +1,4 @@
-"""A busy event loop: an owner comes to its events late, now and then, so more of them are under way at once."""
+"""A busy event loop: now and then an owner comes late to its events, and finds several."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ class BusyInbox(Inbox):
         self._chance, self._how_often = chance, how_often
 
     async def next(self) -> Event:
-        if self._chance.random() < self._how_often:
+        """Late for the first event after a rest only: what has come meanwhile is worked off without a pause, as it really is."""
+        if not self._events and self._chance.random() < self._how_often:
+            self._events.appendleft(await super().next())
             await trio.sleep(self._chance.lasting(0.0, BUSY_MAX_S))
         return await super().next()

@@ -59,7 +59,7 @@ class Faults:
         server = self._any()
         if server.life is not None:
             server.life.stop.set()
-            server.stop_next_after_s = self._chance.choice((None, self._chance.lasting(0.0, 1.0)))
+            server.stop_next_after_s = self._chance.choice((None, 0.0, self._chance.lasting(0.0, 1.0)))
 
     def refuse_memory(self) -> None:
         self._setting.device.refuse = self._chance.choice((1, MAP_ATTEMPTS - 1, 2 * MAP_ATTEMPTS))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from specs.simulation.server import Server, Setting
 
 IN_MEMORY = Path("/dev/shm")  # flock and FIFOs are the same there, and no disk is asked
 PAUSES_S = (0.5, 1.0, 5.0)  # between the requests of a client: the device is hardly ever idle, or mostly
-BUSY = (0.0, 0.02, 0.2)  # how often
+BUSY = (0.0, 0.05, 0.5)  # how often
 SETTLE_S = 900.0  # for everything that was asked for during the faults
 WAKE_S = 60.0  # for every model once, with nothing in the way
 ONE_S = 20.0  # with nobody else, a slow look included
@@ -56,7 +57,7 @@ def simulate(seed: int) -> Outcome:
     chance = Chance(seed)
     with tempfile.TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None) as folder, seeded_scheduler(seed):
         run = Run(chance, Path(folder, "arena"))
-        with run.judge.kernel.interposed(), patch.object(owner, "Inbox", partial(BusyInbox, run.chance, run.chance.choice(BUSY))):
+        with quiet(), run.judge.kernel.interposed(), patch.object(owner, "Inbox", partial(BusyInbox, run.chance, run.chance.choice(BUSY))):
             problem = ""
             try:
                 trio.run(run.main, clock=MockClock(autojump_threshold=0))
@@ -74,6 +75,17 @@ def examine(seed: int) -> Outcome:
             if verdict.story is not None:
                 return replace(outcome, problem=f"the trace is wrong: {verdict.check}: {verdict.story.what}")
     return outcome
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Owners tell the log what goes wrong, and here much does."""
+    before = logging.root.manager.disable
+    logging.disable()
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 @contextmanager

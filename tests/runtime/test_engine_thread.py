@@ -20,7 +20,8 @@ async def test_memory_of_a_model_that_was_freed_does_not_come_back(tiny_llama: P
     def send(machine: str, event: str, report: Report) -> None:
         reports.send_nowait((machine, event))
 
-    thread = EngineThread(Engine(EngineConfig(path=tiny_llama, n_ctx=64, threads=1), owner, Executor), "a", send, lambda outputs, activity: None)
+    engine = Engine(EngineConfig(path=tiny_llama, n_ctx=64, threads=1), owner, Executor)
+    thread = EngineThread(engine, "a", send, lambda outputs, activity: None)
     thread.load()
     thread.free()
     thread.restore()
