@@ -216,6 +216,18 @@ def test_a_wrong_command_line_is_one_line_on_stderr(flags: list[str], message: s
     assert message in errors
 
 
+def test_messages_name_this_program_and_not_the_server(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Part 4 of first light: whoever follows a message of lsm-mcp ends in the help of lsm-mcp."""
+    assert command.main([*FLAGS, "--colour", "3"], open_host=open_scripted_host) == 1
+    assert capsys.readouterr().err == "lsm-mcp: --colour is not known; see lsm-mcp --help\n"
+    monkeypatch.setenv("LLAMA_ARG_COLOUR", "3")
+    monkeypatch.setattr(command, "_serve", lambda *_: None)
+    assert command.main(FLAGS, open_host=open_scripted_host) == 0
+    assert "LLAMA_ARG_COLOUR is set, but lsm-mcp has no such setting: ignored" in caplog.text
+
+
 def test_without_the_sdk_the_command_names_the_remedy(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Design 8: the SDK is an extra."""
     monkeypatch.setitem(sys.modules, "mcp", None)
@@ -223,7 +235,9 @@ def test_without_the_sdk_the_command_names_the_remedy(capsys: pytest.CaptureFixt
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(command, "_start_log", lambda settings: None)
     assert command.main(FLAGS, open_host=open_scripted_host) == 1
-    assert capsys.readouterr().err == "lsm-mcp: the MCP SDK is not installed: pip install 'lsm-server[mcp]'\n"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("lsm-mcp: the MCP SDK is not installed: ")
+    assert "pip install 'lsm-server[mcp]'" in line and "pip install '.[mcp]'" in line
 
 
 def test_help_and_version_go_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,7 +30,7 @@ An MCP client starts it; its configuration names the command and the flags, for 
 Flags and environment names are those of lsm-server (see lsm-server --help), except for the group "HTTP server".
 Processes with the same --arena share the device.  The log goes to stderr, or to --log-file.
 """
-MISSING = "the MCP SDK is not installed: pip install 'lsm-server[mcp]'"
+MISSING = "the MCP SDK is not installed: pip install 'lsm-server[mcp]' where that is published, pip install '.[mcp]' in a checkout"
 LEVELS = (logging.CRITICAL + 1, logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG, logging.DEBUG)  # by --verbosity
 
 log = logging.getLogger("lsm_mcp")
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None, *, open_host: OpenHost = api.open_ho
         print(f"lsm-mcp {version()}")
         return 0
     try:
-        settings = parse_arguments(arguments, os.environ)
+        settings = parse_arguments(arguments, os.environ, program="lsm-mcp")
         _start_log(settings)
         _serve(settings, open_host)
     except LsmError as error:

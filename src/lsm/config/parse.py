@@ -20,13 +20,13 @@ VERSION_FLAGS = ("--version",)
 Given = dict[str, list[tuple[str, str]]]  # a setting's name -> what was written: (label for messages, text), in order
 
 
-def parse_arguments(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
-    """Settings of a server that was started with these arguments (without the program's name).
+def parse_arguments(argv: Sequence[str], environ: Mapping[str, str], program: str = "lsm-server") -> Settings:
+    """Settings of a server that was started with these arguments; `program` is what messages call it.
 
     Raises ConfigError: unknown, unsupported or removed flag; missing value; value out of range; unreadable file; no model.
     """
     warnings: list[str] = []
-    given = {**_from_environment(environ, warnings), **_from_command_line(argv, warnings)}
+    given = {**_from_environment(environ, warnings, program), **_from_command_line(argv, warnings, program)}
     values = {entry.name: _value(entry, given[entry.name]) for entry in SETTINGS if entry.name in given}
     settings = merge_files(_build(values))
     if not settings.model_paths:
@@ -48,14 +48,14 @@ def _under(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in stripped.items() if "." not in name}
 
 
-def _from_command_line(argv: Sequence[str], warnings: list[str]) -> Given:
+def _from_command_line(argv: Sequence[str], warnings: list[str], program: str) -> Given:
     given: Given = {}
     words = iter(argv)
     for word in words:
         flag, inline = _split(word)
         entry = BY_SPELLING.get(flag)
         if entry is None:
-            raise ConfigError(_unknown(word, flag))
+            raise ConfigError(_unknown(word, flag, program))
         if flag in entry.constants:
             if inline is not None:
                 raise ConfigError(f"{flag} takes no value, but got {inline!r}")
@@ -85,16 +85,16 @@ def _next_value(flag: str, entry: Setting, words: Iterator[str]) -> str:
     return text
 
 
-def _unknown(word: str, flag: str) -> str:
+def _unknown(word: str, flag: str, program: str) -> str:
     if not word.startswith("-"):
         return f"{word!r} stands alone: every argument belongs to a flag (-m FILE names a model)"
     if flag in REFUSED:
         return f"{flag} {REFUSED[flag]}"
     near = difflib.get_close_matches(flag, (*BY_SPELLING, *HELP_FLAGS, *VERSION_FLAGS), n=1)
-    return f"{flag} is not known; " + (f"did you mean {near[0]}?" if near else "see lsm-server --help")
+    return f"{flag} is not known; " + (f"did you mean {near[0]}?" if near else f"see {program} --help")
 
 
-def _from_environment(environ: Mapping[str, str], warnings: list[str]) -> Given:
+def _from_environment(environ: Mapping[str, str], warnings: list[str], program: str) -> Given:
     given: Given = {}
     for entry in SETTINGS:
         texts = [(name, environ[name]) for name in entry.env if environ.get(name)]
@@ -103,7 +103,7 @@ def _from_environment(environ: Mapping[str, str], warnings: list[str]) -> Given:
             given[entry.name] = texts[:1]
     known = {name for entry in SETTINGS for name in (*entry.env, *entry.env_off)}
     strangers = sorted(name for name in environ if name.startswith("LLAMA_ARG_") and name not in known)
-    warnings.extend(f"{name} is set, but lsm-server has no such setting: ignored" for name in strangers)
+    warnings.extend(f"{name} is set, but {program} has no such setting: ignored" for name in strangers)
     return given
 
 
