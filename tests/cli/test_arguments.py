@@ -237,7 +237,7 @@ def test_template_and_grammar_come_from_files(tmp_path: Path) -> None:
     settings = parse("--chat-template-file", str(file), "--grammar-file", str(file))
     assert settings.chat_template == settings.options.sampling.grammar == "root ::= [a-z]+"
     assert "leave one away" in refusal("--chat-template-file", str(file), "--chat-template", "x")
-    assert "leave one away" in refusal("--grammar-file", str(file), "--grammar", "x")
+    assert "leave one away" in refusal("--grammar-file", str(file), "--grammar", "root ::= [a-z]")
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
@@ -247,3 +247,12 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     assert "No such file" in refusal("--chat-template-file", str(tmp_path / "none"))
     assert "not UTF-8" in refusal("--chat-template-file", str(binary))
     assert "larger than 1024 KiB" in refusal("--chat-template-file", "/dev/zero")
+
+
+@pytest.mark.parametrize("grammar", ["root ::= (", 'start ::= "a"', "root ::= " + "(" * 1000 + '"a"' + ")" * 1000])
+def test_a_grammar_that_cannot_be_one_is_refused_at_start(grammar: str, tmp_path: Path) -> None:
+    """C --grammar, --grammar-file: not with the first request."""
+    assert refusal("--grammar", grammar).startswith("--grammar (or --grammar-file): ")
+    file = tmp_path / "g.gbnf"
+    file.write_text(grammar)
+    assert refusal("--grammar-file", str(file)) == refusal("--grammar", grammar)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lsm.engine.sampling import chain, check, looks_back
+from lsm.engine.sampling import chain, check, looks_back, within_context
 from lsm.errors import InvalidRequest
 from lsm.values import Sampling
 
@@ -154,3 +154,35 @@ def test_what_is_allowed_is_allowed() -> None:
     """B.2: the limits themselves."""
     for sampling in (Sampling(), ALL_ON, Sampling(seed=2**32 - 1), Sampling(logit_bias=((99, -math.inf), (0, 2.0))), Sampling(mirostat=2)):
         check(sampling, n_vocab=100)
+
+
+@pytest.mark.parametrize("name", ["repeat_last_n", "dry_penalty_last_n"])
+def test_nothing_looks_back_further_than_the_slot_reaches(name: str) -> None:
+    """B.2 repeat_last_n, dry_penalty_last_n: llama.cpp takes memory for all of it, 16 GB for the largest; a slot has n_ctx tokens."""
+    assert getattr(within_context(replace(Sampling(), **{name: 2**31 - 1}), 512), name) == 512
+    assert getattr(within_context(replace(Sampling(), **{name: 7}), 512), name) == 7
+
+
+@pytest.mark.parametrize("name", ["top_k", "repeat_last_n", "dry_allowed_length", "dry_penalty_last_n", "min_keep"])
+def test_counts_fit_into_llama_cpps_numbers(name: str) -> None:
+    """B.2: 2**31 - 1 is the most; a door that does not check gets InvalidRequest, not an overflow."""
+    check(replace(Sampling(), **{name: 2**31 - 1}), 100)
+    for count in (-1, 2**31, 2**70):
+        with pytest.raises(InvalidRequest, match=name):
+            check(replace(Sampling(), **{name: count}), 100)
+
+
+@pytest.mark.parametrize("breakers", [("x",) * 17, ("x" * 257,), ("\u00e9" * 129,), ("a\0b",), ("\ud800",)])
+def test_breakers_are_few_and_short(breakers: tuple[str, ...]) -> None:
+    """B.2 dry_sequence_breakers: llama.cpp compares each with the whole vocabulary while every other request waits."""
+    check(Sampling(dry_multiplier=1.0, dry_sequence_breakers=("x" * 256,) * 16), 100)
+    with pytest.raises(InvalidRequest, match="dry_sequence_breakers"):
+        check(Sampling(dry_multiplier=1.0, dry_sequence_breakers=breakers), 100)
+
+
+@pytest.mark.parametrize("grammar", ["root ::= " + "(" * 100_000, "root ::= (", "start ::= [a]", 'root ::= "\ud800"'])
+def test_a_grammar_is_measured_before_llama_cpp_reads_it(grammar: str) -> None:
+    """S33: a text that would end the process by its depth is a 400 of the field `grammar`."""
+    with pytest.raises(InvalidRequest) as caught:
+        check(Sampling(grammar=grammar), 100)
+    assert caught.value.field == "grammar"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lsm.errors import ConfigError
+from lsm.gbnf import check_grammar
 
 if TYPE_CHECKING:
     from lsm.config.settings import Settings
@@ -17,6 +18,7 @@ def check_together(settings: Settings) -> None:
     _check_batches(settings)
     _check_cache_types(settings)
     _check_names(settings)
+    _check_grammar(settings.options.sampling.grammar)
 
 
 def _check_batches(settings: Settings) -> None:
@@ -29,6 +31,15 @@ def _check_batches(settings: Settings) -> None:
 def _check_cache_types(settings: Settings) -> None:
     if settings.flash_attn == "off" and settings.cache_type_v not in FLOAT_CACHE_TYPES:
         raise ConfigError(f"--cache-type-v {settings.cache_type_v} needs flash attention: leave --flash-attn off away, or take f16")
+
+
+def _check_grammar(grammar: str) -> None:
+    """What needs a vocabulary is checked with the first request."""
+    try:
+        if grammar:
+            check_grammar(grammar)
+    except ValueError as error:
+        raise ConfigError(f"--grammar (or --grammar-file): {error}") from None
 
 
 def _check_names(settings: Settings) -> None:

@@ -53,9 +53,9 @@ class ChainSampler:
         self.chain.close()
 
 
-def new_sampler(vocab: Vocab, options: Sampling) -> tuple[ChainSampler, int]:
+def new_sampler(vocab: Vocab, n_ctx_slot: int, options: Sampling) -> tuple[ChainSampler, int]:
     """The sampler, and how many tokens of the prompt it wants to know.  Raises `InvalidRequest`, for a bad grammar among others."""
     is_random = options.seed in (-1, sampling.SEED_RANDOM)
     seed = secrets.randbelow(sampling.SEED_RANDOM) if is_random else options.seed
-    steps = sampling.chain(options, sorted(vocab.eog), seed)
+    steps = sampling.chain(sampling.within_context(options, n_ctx_slot), sorted(vocab.eog), seed)
     return ChainSampler(Chain(vocab, steps, grammar=options.grammar)), sampling.looks_back(steps)

@@ -90,7 +90,7 @@ class Engine:
             shares_cells=self._config.shares_cells,
             similarity_min=self._config.slot_prompt_similarity,
         )
-        sampler = partial(new_sampler, model.vocab)
+        sampler = partial(new_sampler, model.vocab, context.n_ctx_seq)
         return Scheduler(limits, ContextDecoder(context), model.vocab, sampler, self._new_instance, self._clock_ns)
 
     def _facts(self, model: Model, context: Context, load_ms: float) -> ModelFacts:

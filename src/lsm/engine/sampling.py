@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from lsm.errors import InvalidRequest
+from lsm.gbnf import check_grammar
 from lsm.values import SAMPLERS_DEFAULT, Sampling
 
 Step = tuple[str, Mapping[str, Any]]  # (sampler, its parameters)
@@ -21,7 +23,12 @@ _FLOATS = (
     "temperature", "top_p", "min_p", "top_n_sigma", "typical_p", "xtc_probability", "xtc_threshold", "dynatemp_range", "dynatemp_exponent",
     "repeat_penalty", "frequency_penalty", "presence_penalty", "dry_multiplier", "dry_base", "mirostat_tau", "mirostat_eta",
 )  # fmt: skip
-_COUNTS = ("repeat_last_n", "dry_allowed_length", "dry_penalty_last_n", "min_keep")
+_COUNTS = ("top_k", "repeat_last_n", "dry_allowed_length", "dry_penalty_last_n", "min_keep")
+_LOOK_BACK = ("repeat_last_n", "dry_penalty_last_n")
+INT32_MAX = 2**31 - 1
+# llama.cpp compares each breaker with every token of the vocabulary while nothing else is decoded: a second each for a large one.
+MAX_BREAKERS = 16
+MAX_BREAKER_BYTES = 256
 # With these in the chain the most probable token may be taken away before the temperature is applied.
 _MAY_DROP_THE_BEST = frozenset({"typ_p", "xtc"})
 _CHANGE_LOGITS = frozenset({"penalties", "dry"})
@@ -33,8 +40,8 @@ def check(sampling: Sampling, n_vocab: int) -> None:
         if not math.isfinite(getattr(sampling, name)):
             raise InvalidRequest("must be a finite number", name)
     for name in _COUNTS:
-        if getattr(sampling, name) < 0:
-            raise InvalidRequest("must be 0 or more", name)
+        if not 0 <= getattr(sampling, name) <= INT32_MAX:
+            raise InvalidRequest(f"must be between 0 and {INT32_MAX}", name)
     if sampling.repeat_penalty <= 0:
         raise InvalidRequest("must be greater than 0", "repeat_penalty")
     if sampling.mirostat not in (0, 1, 2):
@@ -44,13 +51,19 @@ def check(sampling: Sampling, n_vocab: int) -> None:
     for name in sampling.samplers:
         if name not in SAMPLERS_DEFAULT:
             raise InvalidRequest(f"no sampler is called {name!r}; there are {', '.join(SAMPLERS_DEFAULT)}", "samplers")
-    if sampling.dry_multiplier != 0 and not sampling.dry_sequence_breakers:
-        raise InvalidRequest("must be a list of one or more texts", "dry_sequence_breakers")
+    _check_breakers(sampling)
     for token, bias in sampling.logit_bias:
         if not 0 <= token < n_vocab:
             raise InvalidRequest(f"token {token} is not in the vocabulary of {n_vocab} tokens", "logit_bias")
         if math.isnan(bias) or bias == math.inf:
             raise InvalidRequest(f"the bias of token {token} must be a number, or -inf to forbid it", "logit_bias")
+    if sampling.grammar:
+        _check_grammar(sampling.grammar)
+
+
+def within_context(sampling: Sampling, n_ctx: int) -> Sampling:
+    """The same with nothing looking back further than a slot of `n_ctx` tokens can reach: room is taken for all of it."""
+    return replace(sampling, **{name: min(getattr(sampling, name), n_ctx) for name in _LOOK_BACK})
 
 
 def chain(sampling: Sampling, eog_tokens: Sequence[int], seed: int) -> tuple[Step, ...]:
@@ -73,6 +86,32 @@ def chain(sampling: Sampling, eog_tokens: Sequence[int], seed: int) -> tuple[Ste
 def looks_back(steps: Sequence[Step]) -> int:
     """How many of the latest tokens these samplers look at; 0: they need not be told of the prompt."""
     return max((params["last_n"] for name, params in steps if name in _CHANGE_LOGITS), default=0)
+
+
+def _check_breakers(sampling: Sampling) -> None:
+    breakers = sampling.dry_sequence_breakers
+    if sampling.dry_multiplier != 0 and not breakers:
+        raise InvalidRequest("must be a list of one or more texts", "dry_sequence_breakers")
+    if len(breakers) > MAX_BREAKERS:
+        raise InvalidRequest(f"has {len(breakers)} texts, at most {MAX_BREAKERS} are possible", "dry_sequence_breakers")
+    for text in breakers:
+        if "\0" in text or len(_utf8(text, "dry_sequence_breakers")) > MAX_BREAKER_BYTES:
+            raise InvalidRequest(f"has a text that is longer than {MAX_BREAKER_BYTES} bytes, or holds a zero byte", "dry_sequence_breakers")
+
+
+def _check_grammar(grammar: str) -> None:
+    _utf8(grammar, "grammar")
+    try:
+        check_grammar(grammar)
+    except ValueError as error:
+        raise InvalidRequest(str(error), "grammar") from None
+
+
+def _utf8(text: str, field: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise InvalidRequest("has half of a surrogate pair, which is no text", field) from None
 
 
 def _is_greedy(steps: Sequence[Step], sampling: Sampling) -> bool:
