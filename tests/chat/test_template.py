@@ -117,6 +117,16 @@ def test_broken_template_says_where_and_what_to_do() -> None:
         ChatTemplate("fine\n{% if %}", "", "")
 
 
+@pytest.mark.parametrize(
+    "source",
+    ["{{ " + "(" * 5_000 + "1" + ")" * 5_000 + " }}", "{% for a in b %}" * 30 + "{% endfor %}" * 30, "{{ " + "-" * 100_000 + "1 }}"],
+)
+def test_a_template_that_exhausts_the_compiler_is_broken(source: str) -> None:
+    """C.7: recursion in Jinja, blocks within blocks in the Python code that it makes."""
+    with pytest.raises(ModelFileError, match=r"nested too deeply.*--chat-template"):
+        ChatTemplate(source, "", "")
+
+
 def test_template_can_reach_nothing() -> None:
     """Design 1: a template is foreign code and stays in its sandbox."""
     template = ChatTemplate("{{ messages[0].content }}{{ ''.__class__.__mro__ if messages|length > 1 }}", "", "")

@@ -106,6 +106,13 @@ async def test_a_broken_file_is_told_before_anything_starts(tmp_path: Path) -> N
             pass
 
 
+async def test_a_broken_template_of_the_command_line_is_told_before_anything_starts(tmp_path: Path, tiny_llama: Path) -> None:
+    """C.7 --chat-template: not with the first conversation."""
+    with pytest.raises(ModelFileError, match="--chat-template"):
+        async with host_of(tmp_path / "arena", {"a": tiny_llama}, "--chat-template", "{% for"):
+            pass
+
+
 async def test_closing_ends_running_answers_with_an_error(tmp_path: Path, tiny_llama: Path) -> None:
     """Design 2: stop is an exit of every wait."""
     with trio.fail_after(LIMIT_S):

@@ -16,6 +16,7 @@ from lsm.errors import InvalidRequest, ModelFileError
 from lsm.values import ChatRequest
 
 PROBE = "a text that no template has in itself"
+REMEDY = "give another one with --chat-template or --chat-template-file"
 
 
 class ChatTemplate:
@@ -87,7 +88,6 @@ def _compiled(source: str, clock: Callable[[], datetime]) -> Template:
     try:
         return make_environment(clock).from_string(source)
     except TemplateSyntaxError as error:
-        raise ModelFileError(
-            f"the chat template is broken in line {error.lineno}: {error.message}; "
-            "give another one with --chat-template or --chat-template-file"
-        ) from error
+        raise ModelFileError(f"the chat template is broken in line {error.lineno}: {error.message}; {REMEDY}") from error
+    except (MemoryError, OverflowError, RecursionError, SyntaxError) as error:  # of the Python code that Jinja makes of it
+        raise ModelFileError(f"the chat template is nested too deeply; {REMEDY}") from error

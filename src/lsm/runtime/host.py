@@ -151,7 +151,8 @@ async def open_local_host(settings: Settings) -> AsyncIterator[LocalHost]:
     """See `lsm.api.open_host`."""
     for source in settings.models:
         read_header(source.path)  # before anything else: a broken file is a message, not a server
-    _template_override(settings)
+    if template := _template_override(settings):
+        ChatTemplate(template, "", "")  # likewise
     arena = settings.arena or default_directory(os.environ)
     changes = Changes()
     observer = Recorder(trace) if (trace := os.environ.get("LSM_TRACE")) else None
