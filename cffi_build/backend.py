@@ -61,9 +61,16 @@ def with_prefix(config_settings: Settings | None) -> Settings:
 
 
 def cmake_arguments(settings: Mapping[str, Any], environ: Mapping[str, str]) -> list[str]:
-    """CMake's arguments from CMAKE_ARGS and from pip's -C cmake.args (semicolons between them) and -C cmake.define.NAME."""
+    """CMake's arguments from CMAKE_ARGS and from pip's -C cmake.args (semicolons between them) and -C cmake.define.NAME.
+
+    Raises BuildRefused: CMAKE_ARGS has an open quotation mark.
+    """
+    try:
+        from_environment = shlex.split(environ.get("CMAKE_ARGS", ""))
+    except ValueError as error:
+        raise BuildRefused(f"CMAKE_ARGS={environ['CMAKE_ARGS']}: {error}. Close the quotation mark, or leave it away.") from None
     given = settings.get("cmake.args", [])
     listed = given.split(";") if isinstance(given, str) else [word for text in given for word in text.split(";")]
     prefix = "cmake.define."
     defined = [f"-D{name.removeprefix(prefix)}={value}" for name, value in settings.items() if name.startswith(prefix)]
-    return [*shlex.split(environ.get("CMAKE_ARGS", "")), *(word for word in listed if word), *defined]
+    return [*from_environment, *(word for word in listed if word), *defined]

@@ -17,14 +17,13 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from . import cpu_flags, llama_source
+from . import cpu_flags, guard, llama_source
 from .recipe import BuildRefused, Recipe, c_compiler, describe, make_recipe
 
 HERE = Path(__file__).parent
@@ -159,7 +158,7 @@ def run_cmake(
     if not shutil.which("cmake"):
         raise BuildRefused("cmake is not installed. Install it, or let pip do so: leave out --no-build-isolation.")
     configure = ["cmake", "-S", str(HERE / "llama"), "-B", str(build_directory), *recipe.extra_arguments]
-    if shutil.which("ninja") and "-G" not in recipe.extra_arguments:
+    if shutil.which("ninja") and not any(word.startswith("-G") for word in recipe.extra_arguments):
         configure += ["-G", "Ninja"]
     configure += [f"-D{name}={value}" for name, value in {**launchers(options, environ), **options, **ours}.items()]
     jobs = environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(len(os.sched_getaffinity(0)))
@@ -169,7 +168,7 @@ def run_cmake(
         ["cmake", "--build", str(build_directory), "--target", "lsm_libraries", "--parallel", jobs],
         ["cmake", "--install", str(build_directory), "--component", "lsm", "--strip"],
     ):
-        if subprocess.run(command, env=variables).returncode:
+        if guard.run(command, variables):
             raise BuildRefused(f"llama.cpp did not build; the failed command was: {shlex.join(command)}")
 
 

@@ -7,13 +7,15 @@ It travels inside the source distribution of llama-cpp-python, which any package
 from __future__ import annotations
 
 import hashlib
+import os
 import re
-import subprocess
 import sys
 import tarfile
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+
+from . import guard
 
 HERE = Path(__file__).parent
 LOCK = HERE / "llama_cpp.lock"
@@ -119,13 +121,18 @@ def fetch(destination: Path) -> None:
     with tempfile.TemporaryDirectory(dir=destination.parent) as scratch:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
         command += ["--no-binary", ":all:", "--no-build-isolation", "--require-hashes", "--dest", scratch, "--requirement", str(LOCK)]
-        if subprocess.run(command).returncode:
+        if guard.run(command, pip_environment(os.environ)):
             raise SourceError(
                 f"pip could not download {requirement} (its own message is above). On a machine without a package index, "
                 "unpack that source distribution elsewhere and set LSM_LLAMA_CPP_DIR to its vendor/llama.cpp."
             )
         (archive,) = Path(scratch).glob("*.tar.gz")
         unpack(archive, sha256, destination)
+
+
+def pip_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Without what the pip around us told our build backend: the pip that we start would tell it to the archive's backend."""
+    return {name: value for name, value in environ.items() if not name.startswith(("_PYPROJECT_HOOKS_", "PEP517_"))}
 
 
 def locate(cache: Path, environ: Mapping[str, str]) -> Path:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +44,11 @@ REFUSED = {
 ENVIRONMENT = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "CUDACXX", "CUDAFLAGS", "CUDAARCHS", "HIPCXX", "CMAKE_PREFIX_PATH")
 
 
+# CMake's options that may stand apart from their value; all others are one word.
+TAKE_A_VALUE = ("-A", "-C", "-G", "-T", "-U", "--preset", "--toolchain")
+OURS = ("-B", "-S", "--install-prefix")
+
+
 class BuildRefused(Exception):
     """What was asked for cannot be built. The message names the option and the remedy."""
 
@@ -78,7 +83,7 @@ def parse_cmake_arguments(arguments: Sequence[str]) -> tuple[dict[str, str], lis
     for word in words:
         definition = next(words, "") if word == "-D" else word.removeprefix("-D") if word.startswith("-D") else None
         if definition is None:
-            rest.append(word)
+            rest += _other_option(word, words)
             continue
         name, equals, value = definition.partition("=")
         if not equals:
@@ -88,6 +93,19 @@ def parse_cmake_arguments(arguments: Sequence[str]) -> tuple[dict[str, str], lis
         if reason := REFUSED.get((name, cpu_flags.is_on(value))):
             raise BuildRefused(f"CMAKE_ARGS: -D{name}={value} is refused: {reason}.")
     return options, rest
+
+
+def _other_option(word: str, following: Iterator[str]) -> list[str]:
+    if not word.startswith("-"):
+        raise BuildRefused(f"CMAKE_ARGS: '{word}' is not an option of CMake; write -DNAME=VALUE")
+    if word.startswith(OURS):
+        raise BuildRefused(f"CMAKE_ARGS: '{word}' is refused: lsm chooses where it builds; leave it out.")
+    if word not in TAKE_A_VALUE:
+        return [word]
+    value = next(following, "")
+    if not value or value.startswith("-"):
+        raise BuildRefused(f"CMAKE_ARGS: '{word}' has no value")
+    return [word, value]
 
 
 def c_compiler(options: Mapping[str, str], environ: Mapping[str, str]) -> list[str]:

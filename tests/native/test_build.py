@@ -7,6 +7,7 @@ import hashlib
 import os
 import subprocess
 import tarfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,43 @@ def test_archive_with_another_hash_is_refused(tmp_path: Path) -> None:
     with pytest.raises(llama_source.SourceError, match=f"sha256 is {found}, but llama_cpp.lock pins {'0' * 64}"):
         llama_source.unpack(tmp_path / "llama-1.0.tar.gz", "0" * 64, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+HOOKS = {
+    "_PYPROJECT_HOOKS_BUILD_BACKEND": "cffi_build.backend",
+    "_PYPROJECT_HOOKS_BACKEND_PATH": "/nowhere",
+    "PEP517_BACKEND_PATH": "/nowhere",
+}
+
+
+def test_inner_pip_does_not_hear_of_the_outer_one() -> None:
+    """Build: what pip told our backend about itself is not passed on; index, proxy and the rest of the environment are."""
+    kept = {"PIP_INDEX_URL": "https://index", "https_proxy": "proxy", "PATH": "/bin", "PYTHONPATH": "/overlay"}
+    assert llama_source.pip_environment(kept | HOOKS) == kept
+
+
+@pytest.mark.slow
+def test_pinned_archive_is_fetched_from_within_a_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Build: a real pip fetches a source archive whose own backend it has to ask, in the environment of a build without isolation."""
+    folder = tmp_path / "llama-1.0"
+    small_tree(folder / llama_source.MEMBER_ROOT)
+    (folder / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "scikit_build_core.build"\n[project]\nname = "llama"\nversion = "1.0"\n'
+    )
+    (folder / "CMakeLists.txt").touch()
+    (folder / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: llama\nVersion: 1.0\n")
+    archive = tmp_path / "llama-1.0.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(folder, folder.name)
+    lock = tmp_path / "lock"
+    lock.write_text(f"# llama.cpp@0c1e\nllama==1.0 --hash=sha256:{hashlib.sha256(archive.read_bytes()).hexdigest()}\n")
+    monkeypatch.setattr(llama_source, "LOCK", lock)
+    monkeypatch.setattr(llama_source, "pinned_requirement", partial(llama_source.pinned_requirement, lock))
+    environ = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull, "PIP_NO_CACHE_DIR": "1"}
+    for name, value in (environ | HOOKS).items():
+        monkeypatch.setenv(name, value)
+    llama_source.fetch(tmp_path / "out")
+    assert (tmp_path / "out" / "include" / "llama.h").read_text() == "int a;\n"
 
 
 # --- instruction sets ----------------------------------------------------------------------------------------------------------------
@@ -167,6 +205,35 @@ def test_option_without_value_is_refused() -> None:
     """Build: a typing mistake in CMAKE_ARGS is named."""
     with pytest.raises(recipe.BuildRefused, match="'-DGGML_CUDA' has no value"):
         recipe.parse_cmake_arguments(["-DGGML_CUDA"])
+
+
+def test_open_quotation_mark_is_refused() -> None:
+    """Build: CMAKE_ARGS that no shell would take either is a sentence."""
+    with pytest.raises(recipe.BuildRefused, match='CMAKE_ARGS=-DA=1 "unclosed: No closing quotation. Close'):
+        backend.cmake_arguments({}, {"CMAKE_ARGS": '-DA=1 "unclosed'})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["nonsense"], "'nonsense' is not an option of CMake"),
+        (["-DGGML_CUDA=on", "GGML_BLAS=on"], "'GGML_BLAS=on' is not an option of CMake; write -DNAME=VALUE"),
+        (["-Wno-dev", "x64"], "'x64' is not an option"),
+        (["-G"], "'-G' has no value"),
+        (["-G", "-DGGML_CUDA=on"], "'-G' has no value"),
+        (["-B", "elsewhere"], "'-B' is refused: lsm chooses"),
+    ],
+)
+def test_words_that_cmake_would_misread_are_refused_by_name(arguments: list[str], complaint: str) -> None:
+    """Build: CMake takes a bare word for another source folder and warns at most."""
+    with pytest.raises(recipe.BuildRefused, match=complaint):
+        recipe.parse_cmake_arguments(arguments)
+
+
+def test_options_with_a_value_of_their_own_pass() -> None:
+    """Build: -G Ninja is two words, and -GNinja is one."""
+    arguments = ["-G", "Ninja", "--toolchain", "t.cmake", "-GNinja", "--fresh", "-Wno-dev"]
+    assert recipe.parse_cmake_arguments(arguments) == ({}, arguments)
 
 
 def example_recipe() -> recipe.Recipe:
