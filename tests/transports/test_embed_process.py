@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.transports.limits import LIMIT_S
 
 IMPORTS = """
@@ -25,6 +27,13 @@ def test_a_program_that_forgets_to_close_ends_cleanly() -> None:
     """Design 7: no hang and no noise at the end of the program, a stream left open included."""
     ended = run_program(OPEN + "stream = models['echo'].stream_complete('x [stall]'); print(next(stream))")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "x\n", "")
+
+
+@pytest.mark.parametrize("set_up", ["pass", "logging.basicConfig()"])
+def test_the_log_is_heard_where_the_program_asks_for_it(set_up: str) -> None:
+    """Habit 9: a library writes nothing on stderr by itself, and hides nothing from a program that logs."""
+    ended = run_program(f"import logging\n{set_up}\n{OPEN}logging.getLogger('lsm.runtime').warning('a warning')")
+    assert (ended.returncode, ended.stderr) == (0, "" if set_up == "pass" else "WARNING:lsm.runtime:a warning\n")
 
 
 FORK = """
