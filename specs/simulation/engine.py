@@ -175,8 +175,8 @@ class SimulatedEngine:
         await trio.sleep(self._chance.lasting(0.1, LOAD_MAX_S))
         if self._abort or self._file.broken:
             self._device.give(self._place)
-            error = LoadCancelled("the load was called off") if self._abort else ModelFileError("the file is broken")
-            return self._report("load", "load_failed", error=error)
+            cause = LoadCancelled("the load was called off") if self._abort else ModelFileError("the file is broken")
+            return self._report("load", "load_failed", error=cause)
         self._loaded = True
         self._report("load", "loaded", facts=FACTS)
 
