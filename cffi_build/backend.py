@@ -7,19 +7,13 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from scikit_build_core import build as scikit
-from scikit_build_core.build import (
-    build_sdist,
-    get_requires_for_build_editable,
-    get_requires_for_build_sdist,
-    get_requires_for_build_wheel,
-    prepare_metadata_for_build_editable,
-    prepare_metadata_for_build_wheel,
-)
 
 from .llama_build import ensure_prefix
 from .llama_source import SourceError
@@ -37,6 +31,37 @@ __all__ = [
 ]
 
 Settings = dict[str, Any]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@contextmanager
+def sentences() -> Iterator[None]:
+    """What the user has to mend, without a traceback around it."""
+    try:
+        yield
+    except (BuildRefused, SourceError) as error:
+        raise SystemExit(f"\nlsm: {error}\n") from None
+
+
+def hook(scikits: Callable[P, R]) -> Callable[P, R]:
+    """A hook of scikit-build-core, which reads CMAKE_ARGS in each of them and expects that they can be read."""
+
+    @wraps(scikits)
+    def checked(*arguments: P.args, **named: P.kwargs) -> R:
+        with sentences():
+            cmake_arguments({}, os.environ)
+        return scikits(*arguments, **named)
+
+    return checked
+
+
+build_sdist = hook(scikit.build_sdist)
+get_requires_for_build_editable = hook(scikit.get_requires_for_build_editable)
+get_requires_for_build_sdist = hook(scikit.get_requires_for_build_sdist)
+get_requires_for_build_wheel = hook(scikit.get_requires_for_build_wheel)
+prepare_metadata_for_build_editable = hook(scikit.prepare_metadata_for_build_editable)
+prepare_metadata_for_build_wheel = hook(scikit.prepare_metadata_for_build_wheel)
 
 
 def build_wheel(wheel_directory: str, config_settings: Settings | None = None, metadata_directory: str | None = None) -> str:
@@ -50,10 +75,8 @@ def build_editable(wheel_directory: str, config_settings: Settings | None = None
 def with_prefix(config_settings: Settings | None) -> Settings:
     """Run phase 1 and tell phase 2 where its result is."""
     settings = dict(config_settings or {})
-    try:
+    with sentences():
         prefix = ensure_prefix(cmake_arguments(settings, os.environ), os.environ)
-    except (BuildRefused, SourceError) as error:
-        raise SystemExit(f"\nlsm: {error}\n") from None
     # For phase 2: ccache shall know the shim and the extension again in another checkout.
     os.environ.setdefault("CCACHE_BASEDIR", str(Path(__file__).parents[1]))
     os.environ.setdefault("CCACHE_NOHASHDIR", "1")

@@ -86,9 +86,11 @@ def test_archive_with_another_hash_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-HOOKS = {
+HOOKS = {  # of pyproject_hooks since 1.3, since 1.0 (pip 23), and before
     "_PYPROJECT_HOOKS_BUILD_BACKEND": "cffi_build.backend",
+    "_PYPROJECT_HOOKS_BACKEND_PATH_JSON": '["/nowhere"]',
     "_PYPROJECT_HOOKS_BACKEND_PATH": "/nowhere",
+    "PEP517_BUILD_BACKEND": "cffi_build.backend",
     "PEP517_BACKEND_PATH": "/nowhere",
 }
 
@@ -211,6 +213,14 @@ def test_open_quotation_mark_is_refused() -> None:
     """Build: CMAKE_ARGS that no shell would take either is a sentence."""
     with pytest.raises(recipe.BuildRefused, match='CMAKE_ARGS=-DA=1 "unclosed: No closing quotation. Close'):
         backend.cmake_arguments({}, {"CMAKE_ARGS": '-DA=1 "unclosed'})
+
+
+@pytest.mark.parametrize("hook", backend.__all__)
+def test_every_hook_refuses_an_open_quotation_mark(hook: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Build: whichever hook pip calls first, before scikit-build-core reads CMAKE_ARGS itself."""
+    monkeypatch.setenv("CMAKE_ARGS", '"unclosed')
+    with pytest.raises(SystemExit, match="lsm: CMAKE_ARGS="):
+        getattr(backend, hook)(*([] if hook.startswith("get_requires") else [str(tmp_path)]))
 
 
 @pytest.mark.parametrize(
