@@ -10,6 +10,7 @@ import trio
 from trio.abc import Clock
 
 from lsm.errors import ArenaError, ModelFailed, ModelLoading, Unavailable, WakeFailed
+from lsm.runtime.line_effects import SLOW_CHECK_S
 from lsm.runtime.owner import MAP_ATTEMPTS, REQUESTS_MAX
 
 from .conftest import House, read
@@ -216,3 +217,17 @@ async def test_more_requests_than_can_wait_are_refused_and_the_others_served(aut
     for answer in answers:
         assert await read(answer) == 1
     assert await house.serve(a) == 1
+
+
+async def test_a_holder_whose_arena_was_deleted_leaves_the_device(autojump_clock: Clock, house: House) -> None:
+    """Design 3.1: who makes the arena again cannot see the holder; it leaves at its next look, and says why to whoever asks."""
+    import shutil
+
+    a = await house.model("a")
+    shutil.rmtree(house.arena)
+    start = trio.current_time()
+    await house.until(lambda: a.state("sleep") == "asleep")
+    assert trio.current_time() - start <= SLOW_CHECK_S + 0.1
+    assert house.device.resident == set()
+    with pytest.raises(WakeFailed, match="deleted"):
+        await house.serve(a)

@@ -161,8 +161,11 @@ class Line:
     # ---- holding ----------------------------------------------------------------------------------------------------
 
     def wanted(self) -> bool:
-        """Does anybody wait? Level state that the kernel owns: nothing to miss, nothing stale, the dead do not count."""
-        if not try_exclusive(self._probe_fd):
+        """Does anybody wait? Level state that the kernel owns: nothing to miss, nothing stale, the dead do not count.
+
+        Also true when the arena was deleted: whoever made it again cannot see that we hold the device, so we must not.
+        """
+        if self._is_gone() or not try_exclusive(self._probe_fd):
             return True
         unlock(self._probe_fd)
         return False
@@ -219,8 +222,11 @@ class Line:
         self.close()
 
     def _check_arena(self) -> None:
-        if os.fstat(self._token_fd).st_nlink == 0:
+        if self._is_gone():
             raise self._gone()
+
+    def _is_gone(self) -> bool:
+        return os.fstat(self._token_fd).st_nlink == 0
 
     def _gone(self) -> ArenaGone:
         return ArenaGone(f"arena {self.arena}: was deleted while in use; stop all models that use it, then start them again")
