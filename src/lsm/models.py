@@ -49,16 +49,18 @@ def models_directory(environ: Mapping[str, str]) -> Path:
     return cache / "lsm-server" / "models"
 
 
-def resolve(path: Path, environ: Mapping[str, str]) -> Path:
+def resolve(path: Path, environ: Mapping[str, str], *, strict: bool = True) -> Path:
     """The file that a setting means: a name without a folder that is not in the current folder is looked up in the model folder.
 
-    Whether the file is a sound one is not looked at.  Raises ModelFileError: a name that is in neither folder.
+    Whether the file is a sound one is not looked at.  Raises ModelFileError, if `strict`: a name that is in neither folder.
     """
     if path.name != str(path) or "\0" in path.name or os.path.lexists(path):
         return path
     folder = models_directory(environ)
     if os.path.lexists(folder / path):
         return folder / path
+    if not strict:
+        return path
     raise ModelFileError(
         f"{path}: there is no such file in the current folder ({_current_folder()}), nor in the model folder ({folder}). "
         "`lsm models` lists what is there, `lsm pull` fetches a demo model"

@@ -49,6 +49,38 @@ def test_json_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert web["architecture"] is None and "web page" in web["fault"]
 
 
+@pytest.mark.parametrize("option", [[], ["--json"]])
+def test_named_file_that_is_missing_or_broken_fails(option: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Command line: status 1 for what the user named; a broken file that only lies in the model folder is listed."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    (folder / "good.gguf").write_bytes(gguf())
+    (folder / "half.gguf").write_bytes(gguf()[:-1])
+    environ = {"LSM_MODELS_DIR": str(folder)}
+    for named, status in ((), 0), (("good.gguf",), 0), (("half.gguf",), 1), (("none.gguf",), 1), (("good.gguf", "none.gguf"), 1):
+        assert run(["models", *option, *(str(folder / name) for name in named)], environ) == status, named
+        out = capsys.readouterr().out
+        assert out.count(str(folder / "half.gguf")) == 1 and ("there is no such file" in out) == ("none.gguf" in named)
+
+
+def test_bare_name_is_sought_as_servers_seek_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """C.1: `lsm models NAME` and `-m NAME` mean the same file."""
+    (tmp_path / "good.gguf").write_bytes(gguf())
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert run(["models", "good.gguf"], {"LSM_MODELS_DIR": str(tmp_path)}) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_model_folder_that_is_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Command line: not an empty folder."""
+    (tmp_path / "file").touch()
+    assert run(["models"], {"LSM_MODELS_DIR": str(tmp_path / "file")}) == 1
+    assert "is not a folder: name another one in LSM_MODELS_DIR" in capsys.readouterr().err
+
+
 def test_table_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Command line: `lsm models PATH`; an empty folder names the remedy."""
     (tmp_path / "good.gguf").write_bytes(gguf())

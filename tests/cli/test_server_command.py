@@ -64,7 +64,7 @@ def test_second_signal_ends_it_at_once(number: signal.Signals) -> None:
 
 @pytest.mark.slow
 def test_server_that_cannot_end_is_ended() -> None:
-    """"It never hangs": what has not ended in time is left to the kernel, and says so."""
+    """ "It never hangs": what has not ended in time is left to the kernel, and says so."""
     with start("tests.cli.signalled_server", "impatient") as process:
         assert process.stdout is not None and process.stdout.readline() == "up\n"
         process.send_signal(signal.SIGTERM)

@@ -100,7 +100,34 @@ def test_nobody_answers(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"no server answers at http://127.0.0.1:{port}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("prefix", ["http://", ""])
+@pytest.mark.parametrize("suffix", ["", "/"])
+def test_address_without_a_scheme_means_http(prefix: str, suffix: str, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Command line: 127.0.0.1:8080, as browsers take it."""
+    address = prefix + url.removeprefix("http://") + suffix
+    assert run(["state", "--json", "--url", address, "--api-key", "k"], {}) == 0
+    assert json.loads(capsys.readouterr().out) == STATE
+
+
+def test_server_that_speaks_no_http(capsys: pytest.CaptureFixture[str]) -> None:
+    """Command line: the port of something else."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def answer() -> None:
+            connection, _ = other.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(b"SSH-2.0-x\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        assert run(["state", "--url", f"127.0.0.1:{other.getsockname()[1]}"], {}) == 1
+        thread.join()
+    assert "does not answer as an lsm-server" in capsys.readouterr().err
+
+
 def test_address_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     """Command line: a mistyped address is a sentence too."""
-    assert run(["state", "--url", "nonsense"], {}) == 1
-    assert capsys.readouterr().err.startswith("lsm: ")
+    for address in ("http://", "http://[", "nonsense://x", "127.0.0.1:port"):
+        assert run(["state", "--url", address], {}) == 1
+        assert capsys.readouterr().err.startswith("lsm: ")

