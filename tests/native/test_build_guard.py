@@ -16,7 +16,7 @@ from cffi_build import guard
 ROOT = Path(__file__).parents[2]
 
 # A "compiler" in a process group of its own below a "ninja" that passes signals on, as the real one does.  Each says its number.
-COMPILER = "import os, time; print('compiler', os.getpid(), flush=True); time.sleep(600)"
+COMPILER = "import os, signal; print('compiler', os.getpid(), flush=True); signal.pause()"
 NINJA = f"""
 import os, signal, subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", {COMPILER!r}], process_group=0)
