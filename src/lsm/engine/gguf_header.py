@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from lsm.engine.gguf_limits import check_limits
 from lsm.engine.gguf_reader import Cursor, Damaged
 from lsm.engine.gguf_types import BLOCKS, ArraySummary, Value, read_value
 from lsm.errors import ModelFileError
@@ -49,7 +50,7 @@ _LOOKALIKES: tuple[tuple[bytes, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class GgufHeader:
-    """What a GGUF file says of itself.  Arrays longer than 64 elements stand in `metadata` as `ArraySummary`."""
+    """What a GGUF file says of itself.  Arrays longer than 512 elements, and the tokens, stand in `metadata` as `ArraySummary`."""
 
     version: int
     architecture: str
@@ -109,6 +110,7 @@ def _parse(cursor: Cursor) -> GgufHeader:
     architecture = metadata.get("general.architecture")
     if not isinstance(architecture, str) or not architecture:
         raise Damaged(f"names no architecture (general.architecture), so it is not a model. {BROKEN}")
+    check_limits(architecture, metadata)
     name = metadata.get("general.name")
     return GgufHeader(
         version=version,

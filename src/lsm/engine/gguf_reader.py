@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import BinaryIO
+
+
+PIECE_BYTES = 4 << 20
 
 
 class Damaged(Exception):
@@ -19,7 +23,7 @@ class Cursor:
         self.position = 0
 
     def peek(self, n_bytes: int) -> bytes:
-        """Up to `n_bytes` from here on, not consumed; only at the start of the file."""
+        """Up to `n_bytes` from here on, not consumed."""
         content = self._file.read(n_bytes)
         self._file.seek(self.position)
         return content
@@ -48,12 +52,28 @@ class Cursor:
         return int.from_bytes(self.take(8), "little")
 
     def text(self, max_bytes: int, what: str) -> str:
-        """A string with its length in front; bytes that are not UTF-8 are shown as replacement characters."""
+        """A string; bytes that are not UTF-8 are shown as replacement characters."""
         n_bytes = self.uint64()
         self._check(n_bytes)
         if n_bytes > max_bytes:
             raise Damaged(f"has {what} of {n_bytes} bytes, at most {max_bytes} are possible. The file is damaged: download it again")
         return self.take(n_bytes).decode("utf-8", "replace")
+
+    def strings(self, n: int) -> Iterator[bytes]:
+        """`n` strings in a row, each with its length in front; by large pieces, as a vocabulary has hundreds of thousands."""
+        piece, at = b"", 0
+        for _ in range(n):
+            end = at + 8 + int.from_bytes(piece[at : at + 8], "little")
+            if at + 8 > len(piece) or end > len(piece):
+                self.skip(at)
+                piece, at = self.peek(PIECE_BYTES), 0
+                end = 8 + int.from_bytes(piece[:8], "little")
+                if end > len(piece):
+                    self._check(end)
+                    raise Damaged(f"has a token of {end - 8} bytes, at most {PIECE_BYTES} are possible. The file is damaged")
+            yield piece[at + 8 : end]
+            at = end
+        self.skip(at)
 
     def _check(self, n_bytes: int) -> None:
         if n_bytes > self.size_bytes - self.position:

@@ -12,7 +12,10 @@ STRING = 8
 ARRAY = 9
 MAX_STRING_BYTES = 16 << 20
 MAX_ARRAY_LENGTH = 1 << 24  # a vocabulary has some 2**18 entries
-KEPT_ARRAY_LENGTH = 64
+KEPT_ARRAY_LENGTH = 512  # one value for each layer
+MAX_TOKENS = 1 << 22
+TOKENS = "tokenizer.ggml.tokens"
+TOKEN_TYPES = "tokenizer.ggml.token_type"
 BOOL = 7
 
 _SCALARS: Mapping[int, tuple[str, struct.Struct]] = {
@@ -70,10 +73,15 @@ BLOCKS: Mapping[int, tuple[int, int]] = {  # ggml type -> (elements, bytes) of a
 
 @dataclass(frozen=True, slots=True)
 class ArraySummary:
-    """An array that is too long to be kept: the type of its elements, and how many there are."""
+    """An array that is too long to be kept: the type of its elements, and how many there are.
+
+    `n_distinct` is known of the tokens, `kinds` of their types.
+    """
 
     type_name: str
     length: int
+    n_distinct: int = -1
+    kinds: frozenset[int] = frozenset()
 
 
 Scalar = int | float | bool | str
@@ -91,6 +99,8 @@ def read_value(cursor: Cursor, key: str) -> Value:
     if length > MAX_ARRAY_LENGTH:
         claim = f"claims {length} elements under the key {key!r}, at most {MAX_ARRAY_LENGTH} are read"
         raise Damaged(f"{claim}. The file is damaged: download it again")
+    if key == TOKENS and element_type == STRING:
+        return _tokens(cursor, length)
     if length <= KEPT_ARRAY_LENGTH:
         return tuple(_scalar(cursor, element_type, key) for _ in range(length))
     return _skipped_array(cursor, element_type, length, key)
@@ -104,12 +114,27 @@ def _scalar(cursor: Cursor, type_id: int, key: str) -> Scalar:
 
 def _skipped_array(cursor: Cursor, type_id: int, length: int, key: str) -> ArraySummary:
     if type_id == STRING:
-        for _ in range(length):
-            cursor.skip(cursor.uint64())
+        for _ in cursor.strings(length):
+            pass
         return ArraySummary("str", length)
     name, layout = _layout(type_id, key)
+    if key == TOKEN_TYPES and length <= MAX_TOKENS:
+        return ArraySummary(name, length, kinds=frozenset(kind for (kind,) in layout.iter_unpack(cursor.take(length * layout.size))))
     cursor.skip(length * layout.size)
     return ArraySummary(name, length)
+
+
+def _tokens(cursor: Cursor, length: int) -> ArraySummary:
+    """llama.cpp ends a token at its first zero byte, and gives each empty one a name of its own."""
+    if length > MAX_TOKENS:
+        raise Damaged(f"has {length} tokens, at most {MAX_TOKENS} are read. The file is damaged: download it again")
+    seen: set[bytes] = set()
+    n_empty = 0
+    for content in cursor.strings(length):
+        token = content.partition(b"\0")[0]
+        n_empty += not token
+        seen.add(token)
+    return ArraySummary("str", length, n_distinct=len(seen - {b""}) + n_empty)
 
 
 def _layout(type_id: int, key: str) -> tuple[str, struct.Struct]:
