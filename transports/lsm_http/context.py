@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import metadata
 from typing import TypeVar
 
 import msgspec
+import trio
 from starlette.requests import Request
 
 from lsm.api import Host, ModelFacts, ModelInfo, Options
@@ -20,6 +22,10 @@ from lsm_http.options import make_options
 from lsm_http.unsupported import refuse_unsupported
 
 Body = TypeVar("Body", bound=msgspec.Struct)
+Result = TypeVar("Result")
+
+LONG_BODY_BYTES = 16_384  # what is in a larger body may take seconds to tokenize
+MAX_THREADS = 2  # long texts wait for each other, not everything else for them
 
 
 def _version() -> str:
@@ -35,6 +41,7 @@ class Context:
     settings: Settings
     started_s: int = field(default_factory=lambda: int(time.time()))
     build: str = field(default_factory=lambda: f"lsm-{_version()}")
+    threads: trio.CapacityLimiter = field(default_factory=lambda: trio.CapacityLimiter(MAX_THREADS))
 
     def loaded(self, model: str | None) -> tuple[ModelInfo, ModelFacts]:
         """Raises `NotFound`, or `ModelLoading` or `ModelFailed` where nothing is known of the model yet."""
@@ -50,6 +57,12 @@ class Context:
         refuse_unsupported(body)
         tokenize = partial(self.host.tokenize, model.alias)
         return make_options(body, self.settings.options, tokenize, facts.n_vocab)
+
+    async def work(self, request: Request, what: Callable[[], Result]) -> Result:
+        """`what()`, on a thread where the request is large, so that everybody else is answered meanwhile."""
+        if len(await request.body()) <= LONG_BODY_BYTES:
+            return what()
+        return await trio.to_thread.run_sync(what, limiter=self.threads)
 
     def heading(self, model: ModelInfo) -> Heading:
         return Heading(model.alias, int(time.time()), self.build)

@@ -6,7 +6,6 @@ import struct
 from collections.abc import Iterator
 from typing import BinaryIO
 
-
 PIECE_BYTES = 4 << 20
 
 

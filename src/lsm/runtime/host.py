@@ -6,7 +6,7 @@ import itertools
 import os
 import time
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -32,7 +32,7 @@ from lsm.runtime.state import document
 from lsm.runtime.trace import Recorder
 from lsm.values import ChatRequest, Counters, Finish, ModelInfo, Options, SlotInfo, Text
 
-LONG_TEXT = 16_384  # characters; more than this is tokenized on a thread, so that the loop stays free
+LONG_TEXT = 16_384  # characters; more than this is rendered and tokenized on a thread, so that the loop stays free
 CHANGES_INTERVAL_S = 0.05
 _memory_owners = itertools.count(1)  # names in the ledger of device memory, which is one for the process
 
@@ -106,7 +106,10 @@ class LocalHost:
 
     @asynccontextmanager
     async def chat(self, model: str, chat: ChatRequest, options: Options) -> AsyncIterator[AsyncIterator[Text | Finish]]:
-        async with self.generate(model, self.render(model, chat), options) as answer:
+        render = partial(self.render, model, chat)
+        is_long = sum(map(_length, chat.messages)) > LONG_TEXT
+        prompt = await trio.to_thread.run_sync(render) if is_long else render()
+        async with self.generate(model, prompt, options) as answer:
             yield answer
 
     async def wake(self, model: str) -> None:
@@ -238,6 +241,11 @@ def _template_override(settings: Settings) -> str:
     if settings.chat_template_file is not None:
         return settings.chat_template_file.read_text()
     return settings.chat_template or ""
+
+
+def _length(message: Mapping[str, Any]) -> int:
+    """About how much there is to render, for what may be no sound message yet."""
+    return 64 + len(str(message.get("content", ""))) if isinstance(message, Mapping) else 0
 
 
 async def _tokens(vocab: Any, prompt: str | Sequence[int]) -> np.ndarray:

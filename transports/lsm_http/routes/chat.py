@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -21,13 +22,16 @@ def make_routes(context: Context) -> list[Route]:
     async def chat_completions(request: Request) -> Any:
         body = await read(request, Chat)
         model, facts = context.loaded(body.model)
-        answer = context.host.chat(model.alias, conversation(body), context.options(body, model, facts))
+        chat = conversation(body)
+        options = await context.work(request, partial(context.options, body, model, facts))
+        answer = context.host.chat(model.alias, chat, options)
         return await respond(context, body, answer, ChatFormat(context.heading(model)))
 
     async def apply_template(request: Request) -> Response:
         body = await read(request, Chat)
         model, _ = context.loaded(body.model)
-        return json_response({"prompt": context.host.render(model.alias, conversation(body))})
+        prompt = await context.work(request, partial(context.host.render, model.alias, conversation(body)))
+        return json_response({"prompt": prompt})
 
     return [
         *(Route(path, chat_completions, methods=["POST"]) for path in ("/v1/chat/completions", "/chat/completions")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -22,8 +23,8 @@ def make_routes(context: Context) -> list[Route]:
     async def completions(request: Request) -> Any:
         body = await read(request, Completion)
         model, facts = context.loaded(body.model)
-        options = context.options(body, model, facts)
-        prompt = _prompt(body.prompt, facts.n_vocab, context, model.alias)
+        options = await context.work(request, partial(context.options, body, model, facts))
+        prompt = await context.work(request, partial(_prompt, body.prompt, facts.n_vocab, context, model.alias))
         answer = context.host.generate(model.alias, prompt, options)
         return await respond(context, body, answer, CompletionFormat(context.heading(model)))
 

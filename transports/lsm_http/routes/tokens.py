@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -19,20 +20,28 @@ def make_routes(context: Context) -> list[Route]:
     async def tokenize(request: Request) -> Response:
         body = await read(request, Tokenize)
         model, facts = context.loaded(body.model)
-        tokens = _tokens(context, model.alias, body, facts.n_vocab)
-        if not body.with_pieces:
-            return json_response({"tokens": tokens})
-        pieces = context.host.pieces(model.alias, tokens)
-        return json_response({"tokens": [{"id": token, "piece": _piece(piece)} for token, piece in zip(tokens, pieces, strict=True)]})
+        return await context.work(request, partial(_tokenized, context, model.alias, body, facts.n_vocab))
 
     async def detokenize(request: Request) -> Response:
         body = await read(request, Detokenize)
         model, facts = context.loaded(body.model)
-        if body.tokens is None:
-            raise InvalidRequest("is required", "tokens")
-        return json_response({"content": context.host.detokenize(model.alias, check_tokens(body.tokens, facts.n_vocab, "tokens"))})
+        return await context.work(request, partial(_detokenized, context, model.alias, body, facts.n_vocab))
 
     return [Route("/tokenize", tokenize, methods=["POST"]), Route("/detokenize", detokenize, methods=["POST"])]
+
+
+def _tokenized(context: Context, alias: str, body: Tokenize, n_vocab: int) -> Response:
+    tokens = _tokens(context, alias, body, n_vocab)
+    if not body.with_pieces:
+        return json_response({"tokens": tokens})
+    pieces = context.host.pieces(alias, tokens)
+    return json_response({"tokens": [{"id": token, "piece": _piece(piece)} for token, piece in zip(tokens, pieces, strict=True)]})
+
+
+def _detokenized(context: Context, alias: str, body: Detokenize, n_vocab: int) -> Response:
+    if body.tokens is None:
+        raise InvalidRequest("is required", "tokens")
+    return json_response({"content": context.host.detokenize(alias, check_tokens(body.tokens, n_vocab, "tokens"))})
 
 
 def _tokens(context: Context, alias: str, body: Tokenize, n_vocab: int) -> list[int]:
