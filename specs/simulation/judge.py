@@ -112,8 +112,8 @@ class Judge:
         for place, owner in self._owners.items():
             if place.process is process:
                 states = owner.state("token"), owner.state("load")
-                if states != ("asleep", "unloaded") or owner._answers:
-                    raise Violation(f"{place} has stopped as {states} with {len(owner._answers)} requests")
+                if states != ("asleep", "unloaded") or owner.demand.answers:
+                    raise Violation(f"{place} has stopped as {states} with {len(owner.demand.answers)} requests")
                 if self.kernel.locks(place):
                     raise Violation(f"{place} has stopped and keeps {self.kernel.locks(place)}")
 
@@ -138,13 +138,14 @@ class Judge:
             self._retrying.discard(place)
         elif place not in self._retrying:
             self._retrying.add(place)
-            if not owner._demand:
+            if not owner.demand.count:
                 raise Violation(f"{place} is going to try again, and nobody needs it")
         if token == "waiting" and place not in self.wanting:
             raise Violation(f"{place} waits and cannot be seen")
         loads = owner.state("load") in LOADS_WAIT
-        if owner._demand != len(owner._answers) + len(owner._wakers) + loads:
-            raise Violation(f"{place} counts {owner._demand} who need it, not {len(owner._answers)} + {len(owner._wakers)} + {loads:d}")
+        if owner.demand.count != len(owner.demand.answers) + len(owner.demand.wakers) + loads:
+            who = f"{len(owner.demand.answers)} requests, {len(owner.demand.wakers)} wakes, {loads:d} loads"
+            raise Violation(f"{place} counts {owner.demand.count} who need it, but there are {who}")
 
     # ---- how long a holder stays --------------------------------------------------------------------------------------------
 
@@ -157,7 +158,7 @@ class Judge:
             stay.contended_since = None
         elif stay.contended_since is None:
             stay.contended_since = now
-        needed = owner is not None and (owner._demand if stay.mapped_at is None else owner._answers)
+        needed = owner is not None and (owner.demand.count if stay.mapped_at is None else owner.demand.answers)
         if needed or place.process.dead:
             stay.needed_until = None
         elif stay.needed_until is None:

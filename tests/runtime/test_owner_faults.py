@@ -10,8 +10,9 @@ import trio
 from trio.abc import Clock
 
 from lsm.errors import ArenaError, ModelFailed, ModelLoading, Unavailable, WakeFailed
+from lsm.runtime.demand import REQUESTS_MAX
 from lsm.runtime.line_effects import SLOW_CHECK_S
-from lsm.runtime.owner import MAP_ATTEMPTS, REQUESTS_MAX
+from lsm.runtime.owner import MAP_ATTEMPTS
 
 from .conftest import House, read
 

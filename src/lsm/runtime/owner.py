@@ -17,11 +17,12 @@ from typing import Any
 import trio
 
 from lsm.arena.line import Line
-from lsm.engine.outputs import Cancelled, Ended, Failed, Job, Output, Piece
+from lsm.engine.outputs import Job, Output
 from lsm.errors import ArenaError, DeviceMemoryError, LoadCancelled, LsmError, ModelFailed, ModelLoading, Unavailable, WakeFailed
 from lsm.machines import LOAD, RESIDENCY, SLEEP, TOKEN
-from lsm.runtime.answer import Answer, Waker
+from lsm.runtime.answer import Answer
 from lsm.runtime.changes import Changes
+from lsm.runtime.demand import Demand
 from lsm.runtime.engine_port import Activity, EnginePort, Report
 from lsm.runtime.executor import Executor, Observer
 from lsm.runtime.inbox import Event, Inbox, Reminders
@@ -33,7 +34,6 @@ log = logging.getLogger(__name__)
 MAP_ATTEMPTS = 6  # with the pauses below: about three seconds for the memory of a dead peer to come back
 BACKOFF_MIN_S = 0.1
 STOP_S = 10.0
-REQUESTS_MAX = 1024  # accepted and not ended, for one model
 
 BEFORE_THE_LINE = ("asleep", "doorway", "joining")
 
@@ -69,9 +69,7 @@ class Owner:
         self._inbox = Inbox()
         self._machines = {m.name: Executor(m, alias, observer) for m in (TOKEN, SLEEP, LOAD, RESIDENCY)}
         self._since = dict.fromkeys(self._machines, 0.0)
-        self._answers: dict[str, Answer] = {}
-        self._wakers: set[Waker] = set()
-        self._demand = 0
+        self.demand = Demand(self._post)
         self._map_attempts = 0
         self._times_left = 0
         self._error: LsmError | None = None
@@ -89,12 +87,12 @@ class Owner:
     @property
     def running(self) -> int:
         """Requests that the engine works on."""
-        return len(self._answers) if self.state("sleep") == "awake" else 0
+        return len(self.demand.answers) if self.state("sleep") == "awake" else 0
 
     @property
     def waiting(self) -> int:
         """Requests that wait for the device, parked ones too."""
-        return len(self._answers) - self.running
+        return len(self.demand.answers) - self.running
 
     @property
     def vocab(self) -> Any:
@@ -107,16 +105,13 @@ class Owner:
     def submit(self, request_id: str, prompt: Any, options: Options) -> Answer:
         """Start a generation.  prompt: token ids, int32, (n,).  `cancel` it when nobody reads the answer any more."""
         self._check_loaded()
-        if len(self._answers) >= REQUESTS_MAX:
-            raise Unavailable(f"{self.alias}: {REQUESTS_MAX} requests are waiting already; try again later")
-        answer = self._answers[request_id] = Answer(request_id)
+        answer = self.demand.open_answer(request_id)
         self._engine.submit(Job(request_id, prompt, options))
-        self._demand_add()
         return answer
 
     def cancel(self, answer: Answer) -> None:
         """Before the next batch.  A request that has ended is left alone."""
-        if answer.request_id in self._answers:
+        if answer.request_id in self.demand.answers:
             self._engine.cancel(answer.request_id)
 
     async def wake(self) -> None:
@@ -124,15 +119,7 @@ class Owner:
         self._check_running()
         if self.state("load") in ("unloaded", "failed"):
             self._post("load", "load")
-        waker = Waker()
-        self._wakers.add(waker)
-        self._demand_add()
-        try:
-            if self.state("sleep") != "awake":
-                await waker.wait()
-        finally:
-            self._wakers.discard(waker)
-            self._demand_drop()
+        await self.demand.wait_until_awake(lambda: self.state("sleep") == "awake")
 
     async def sleep(self) -> None:
         """Leave the device at the next batch boundary, and wait until that is done."""
@@ -154,7 +141,7 @@ class Owner:
         self._stopping = True
         stopping = Unavailable("The server is stopping")
         self._engine.fail_all(stopping)
-        self._fail_wakers(stopping)
+        self.demand.end_wakers(stopping)
         with trio.move_on_after(STOP_S, shield=True) as patience:
             self._post("load", "unload")
             await self._until(lambda: self.state("load") == "unloaded" and self.state("token") == "asleep")
@@ -216,9 +203,9 @@ class Owner:
         return {
             "wanted": line.wanted,
             "rested": line.rested,
-            "due": lambda: not self._answers or line.quantum_over(),
-            "patient": lambda: self._demand > 0 and not self._hopeless() and self._map_attempts + 1 < MAP_ATTEMPTS,
-            "demanded": lambda: self._demand > 0,
+            "due": lambda: not self.demand.answers or line.quantum_over(),
+            "patient": lambda: self.demand.count > 0 and not self._hopeless() and self._map_attempts + 1 < MAP_ATTEMPTS,
+            "demanded": lambda: self.demand.count > 0,
             "hopeless": self._hopeless,
             "evict_kv": lambda: self._evict_kv,
         }
@@ -249,8 +236,8 @@ class Owner:
             "idle_start": self._idle_start,
             "idle_stop": partial(self._reminders.stop, "idle"),
             "fail_demand": self._fail_demand,
-            "demand_add": self._demand_add,
-            "demand_drop": self._demand_drop,
+            "demand_add": self.demand.add,
+            "demand_drop": self.demand.drop,
             "engine_load": engine.load,
             "load_abort": engine.load_abort,
             "engine_free": self._engine_free,
@@ -297,8 +284,7 @@ class Owner:
 
     def _engine_resume(self) -> None:
         self._engine.resume()
-        for waker in self._wakers:
-            waker.end()
+        self.demand.end_wakers()
 
     def _idle_start(self) -> None:
         if self._idle_s >= 0:
@@ -306,13 +292,13 @@ class Owner:
 
     def _fail_demand(self) -> None:
         error = self._wake_error()
-        n_requests, is_news = len(self._answers), self.why != self._reason()
+        n_requests, is_news = len(self.demand.answers), self.why != self._reason()
         self.why = self._reason()
         if n_requests or is_news:
             self._complain(self.why + (f"; requests that end with 503: {n_requests}" if n_requests else ""))
-        self.counts["refusals"] += len(self._answers)
+        self.counts["refusals"] += len(self.demand.answers)
         self._engine.fail_all(error)
-        self._fail_wakers(error)
+        self.demand.end_wakers(error)
         self._post("load", "refused")
 
     def _wake_error(self) -> Unavailable:
@@ -331,20 +317,6 @@ class Owner:
         self._engine.fail_all(self._wake_error() if self._hopeless() else Unavailable(f"{self.alias}: is being unloaded"))
         self._engine.free()
 
-    # ---- demand: a level ----------------------------------------------------------------------------------------------------
-
-    def _demand_add(self) -> None:
-        self._demand += 1
-        self._post("sleep", "demand")
-
-    def _demand_drop(self) -> None:
-        self._demand -= 1
-        assert self._demand >= 0
-        if not self._demand:
-            self._post("sleep", "relaxed")
-        if not self._answers:
-            self._post("token", "look")  # `due` may have become true
-
     # ---- what the engine says -----------------------------------------------------------------------------------------------
 
     def _on_report(self, machine: str, event: str, report: Report) -> None:
@@ -352,20 +324,7 @@ class Owner:
 
     def _on_outputs(self, outputs: list[Output], activity: Activity) -> None:
         self.activity = activity
-        for output in outputs:
-            answer = self._answers[output.id]
-            match output:
-                case Piece():
-                    answer.add(output.text)
-                    continue
-                case Ended():
-                    answer.end(output.finish)
-                case Failed():
-                    answer.end(output.error)
-                case Cancelled():
-                    answer.end(Unavailable("this request was cancelled"))
-            del self._answers[output.id]
-            self._demand_drop()
+        self.demand.hand_out(outputs)
         self.changes.happened()
 
     # ---- helpers ------------------------------------------------------------------------------------------------------------
@@ -375,10 +334,6 @@ class Owner:
 
     def _tell(self, machine: str, event: str) -> Callable[[], None]:
         return partial(self._post, machine, event)
-
-    def _fail_wakers(self, error: LsmError) -> None:
-        for waker in self._wakers:
-            waker.end(error)
 
     def _check_running(self) -> None:
         if self._stopping:
