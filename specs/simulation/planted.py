@@ -77,7 +77,7 @@ PLANTED = (
     Planted("a failed wake tells nobody", "S2 P2", 10, "somebody still waits", table(at(SLEEP, "waking", "device_left", do=()))),
     Planted("answers of the line queue behind the inbox", "S1 P6", 10, "asleep and keeps door.lock", code(Inbox, "answer", Inbox.post)),
     Planted("a lost ring, and nobody looks now and then", "S1", 20, "and does not get it", code(
-        line_effects, "SLOW_CHECK_S", 1e6)),
+        line_effects, "SLOW_CHECK_S", 1e6), first=15),
     Planted("the probe of want.lock is kept", "S1", 2, "asleep and keeps want.lock exclusive", code(Line, "wanted", _probe_is_kept)),
     Planted("who is not needed any more tries again", "P12", 10, "nobody needs it", _patience_without_need),
     Planted("a load follows a stop", "P2", 10, "stop", code(Owner, "load", _load_after_stop), first=30),
