@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 
 import trio
 from starlette.responses import Response
@@ -13,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from lsm.api import Finish, Text
 from lsm.errors import LsmError, ServerError
-from lsm_http.errors import error_body, json_response, server_error
+from lsm_http.errors import error_body, json_response, server_error, stopping
 from lsm_http.openai_format import Format
 from lsm_http.outbox import Outbox, OutboxFull
 from lsm_http.sse import DONE, frame, send_outbox
@@ -52,7 +53,7 @@ class AnswerStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         outbox = Outbox(self.max_unsent_bytes)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(send_outbox, outbox, send, self.ping_interval_s)
+            nursery.start_soon(partial(send_outbox, outbox, send, self.ping_interval_s, cut_off=frame(error_body(stopping()))))
             early_error = await self._fill(outbox)
             if early_error is not None:
                 nursery.cancel_scope.cancel()

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Mapping
 
+import trio
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -18,8 +19,9 @@ from lsm.errors import LsmError
 from lsm_http.auth import is_allowed
 from lsm_http.context import Context
 from lsm_http.cors import cors_headers, preflight_headers
-from lsm_http.errors import HttpError, error_response, file_not_found, server_error, unauthorized
+from lsm_http.errors import HttpError, error_response, file_not_found, server_error, stopping, unauthorized
 from lsm_http.routes import chat, completions, health, metrics, models, page, props, slots, state, tokens
+from lsm_http.sse import LAST_WORDS_S
 
 log = logging.getLogger("lsm.http")
 
@@ -53,6 +55,10 @@ class Door:
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
             await reply.fail(server_error(), scope, receive)
+        except trio.Cancelled:  # the server stops; a client that has gone hears nothing of this
+            with trio.move_on_after(LAST_WORDS_S, shield=True):
+                await reply.fail(stopping(), scope, receive)
+            raise
         log.debug("%s %s %s in %.0f ms", scope["method"], scope["path"], reply.status, 1e3 * (time.monotonic() - started_s))
 
     async def _answer(self, scope: Scope, headers: Headers, receive: Receive, reply: Reply) -> None:

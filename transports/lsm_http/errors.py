@@ -41,6 +41,11 @@ def server_error() -> HttpError:
     return HttpError(500, "server_error", "the server made a mistake; its log says which")
 
 
+def stopping() -> Unavailable:
+    """What a request hears that the end of the server cuts off."""
+    return Unavailable("The server is stopping")
+
+
 def error_body(error: LsmError) -> dict[str, Any]:
     inner: dict[str, Any] = {"code": error.status, "message": error.message, "type": error.type}
     if isinstance(error, ContextExceeded):

@@ -54,12 +54,14 @@ class BodyPump:
         self._is_too_large = _announced_bytes(headers) > max_bytes
         self._arrived = trio.Event()
         self.ended = trio.Event()  # the body is complete, or the client has gone
+        self.client_has_gone = False
 
     async def pump(self, cancel_scope: trio.CancelScope) -> None:
         """Until the client goes away; then the request is cancelled."""
         while True:
             message = await self._receive()
             if message["type"] != "http.request":
+                self.client_has_gone = True
                 self.ended.set()
                 cancel_scope.cancel()
                 return
@@ -106,6 +108,8 @@ class ShieldedSend:
         if not is_last:
             # hypercorn takes what is sent to a closed connection, at once and in silence: without this nobody else would ever run.
             await trio.lowlevel.checkpoint()
+        if self._body.client_has_gone:
+            return
         if not is_last or self._body.ended.is_set():
             await self._send_shielded(message)
             return

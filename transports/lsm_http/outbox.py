@@ -46,10 +46,15 @@ class Outbox:
             self._changed = trio.Event()
             with trio.move_on_after(timeout_s):
                 await self._changed.wait()
+        taken, is_all = self.take_rest()
+        return None if is_all and not taken else taken
+
+    def take_rest(self) -> tuple[bytes, bool]:
+        """What is ready now, and whether it is all."""
         taken = b"".join(self._pieces)
         self._pieces.clear()
         self._size_bytes = 0
-        return None if self._is_closed and not taken else taken
+        return taken, self._is_closed
 
     def _append(self, piece: bytes) -> None:
         if piece:

@@ -207,3 +207,37 @@ async def test_a_client_that_takes_nothing_is_cut_off(monkeypatch: pytest.Monkey
         await client.send_all(completion("[flood]"))
         with trio.fail_after(15):
             await closed.wait()
+
+
+async def hears_at_the_end(sent: bytes, *, first: bytes = b"") -> bytes:
+    """What a client gets that has sent this, and read up to `first`, when the server is then stopped."""
+    async with served() as server:
+        client = await server.connect()
+        await client.send_all(sent)
+        if first:
+            await read_until(client, first)
+        else:
+            await trio.testing.wait_all_tasks_blocked(0.05)
+    async with client:
+        return await read_all(client)
+
+
+async def test_the_end_of_the_server_ends_a_stream_with_an_error() -> None:
+    """B.0: a stream that is cut off says so, and does not say that it is done."""
+    data = await hears_at_the_end(completion("abc [stall]"), first=b"data: ")
+    last_event, end = data.rsplit(b"data: ", 1)[1].split(b"\n\n", 1)
+    assert json.loads(last_event)["error"] == {"code": 503, "message": "The server is stopping", "type": "unavailable_error"}
+    assert b"[DONE]" not in data and end.endswith(b"0\r\n\r\n")
+
+
+async def test_the_end_of_the_server_answers_those_who_wait() -> None:
+    """B.0: a request without a first byte yet gets a status, 503 with Retry-After."""
+    data = await hears_at_the_end(completion("abc [stall]", stream=False))
+    assert data.startswith(b"HTTP/1.1 503") and b"retry-after: 1" in data.lower() and b"The server is stopping" in data
+
+
+@pytest.mark.slow
+async def test_a_client_that_still_writes_does_not_hold_up_the_end() -> None:
+    """Design 8 (2): the end of a body that never comes is not awaited."""
+    with trio.fail_after(4):
+        await hears_at_the_end(b"POST /tokenize HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\n{")
