@@ -17,6 +17,7 @@ from tests.engine.gguf_edit import GgufEdit
 I32, F32 = 5, 6
 LIMIT_S = 300
 Change = Callable[[GgufEdit], object]
+Variants = Callable[[Path, Sequence[Change]], list[str]]
 HUGE = 2**32 - 1
 N_VOCAB = 320
 
@@ -42,6 +43,11 @@ def experts(n: int, used: int, groups: int = 0, groups_used: int = 0) -> Change:
     return lambda edit: [edit.set_number(f"llama.{key}", value, U32) for key, value in values.items()]
 
 
+def window(n_tokens: int, pattern: int) -> Change:
+    values = {"attention.sliding_window": n_tokens, "attention.sliding_window_pattern": pattern}
+    return lambda edit: [edit.set_number(f"llama.{key}", value, U32) for key, value in values.items()]
+
+
 # What is changed in a small llama of two layers, and the key that the refusal must name.
 ENDED_THE_PROCESS: dict[str, tuple[Change, str]] = {
     "no layers": (number("block_count", 0), "llama.block_count = 0"),
@@ -62,23 +68,32 @@ ENDED_THE_PROCESS: dict[str, tuple[Change, str]] = {
     "no group in use": (experts(8, 2, 4, 0), "llama.expert_group_used_count"),
     "all groups in use": (experts(8, 2, 4, 4), "llama.expert_group_used_count"),
     "unknown scaling": (label("llama.rope.scaling.type", "twice"), "llama.rope.scaling.type = 'twice'"),
+    "no pair for RoPE": (number("rope.dimension_count", 0), "llama.rope.dimension_count = 0"),
+    "half a pair for RoPE": (number("rope.dimension_count", 63), "llama.rope.dimension_count = 63"),
+    "more pairs than a head has": (number("rope.dimension_count", 66), "llama.rope.dimension_count = 66"),
+    "more pairs in sliding layers": (number("rope.dimension_count_swa", 66), "llama.rope.dimension_count_swa = 66"),
+    "window in no layer": (window(16, 1), "llama.attention.sliding_window_pattern"),
     "negative epsilon": (number("attention.layer_norm_rms_epsilon", -1.0, F32), "llama.attention.layer_norm_rms_epsilon"),
     "epsilon that is no number": (number("attention.layer_norm_rms_epsilon", math.nan, F32), "llama.attention.layer_norm_rms_epsilon"),
     "the same token twice": (tokens("a", "a", *map(str, range(N_VOCAB - 2))), "of which 1 stand twice"),
     "the same up to a zero byte": (tokens("a", "a\0b", *map(str, range(N_VOCAB - 2))), "of which 1 stand twice"),
     "words with tokens of bytes": (label("tokenizer.ggml.model", "bert"), "tokenizer.ggml.token_type"),
 }
+NOT_IN_EACH = (
+    "attention.head_count_kv", "attention.key_length", "attention.value_length", "attention.sliding_window",
+    "attention.sliding_window_pattern", "expert_count", "expert_used_count", "nextn_predict_layers", "pooling_type", "rope.dimension_count", "vocab_size",
+)  # fmt: skip
 BORDERS = (0, 1, 2, 3, 7, 64, 512, 513, 1025, 2**31 - 1, 2**31, HUGE)
 
 
 @pytest.fixture
-def variants(tiny_llama: Path, tmp_path: Path) -> Callable[[Sequence[Change]], list[str]]:
+def variants(tmp_path: Path) -> Variants:
     """How the loading of each changed file ends, in one process for all: a signal is the end of the list."""
 
-    def load(changes: Sequence[Change]) -> list[str]:
+    def load(base: Path, changes: Sequence[Change]) -> list[str]:
         paths = []
         for i, change in enumerate(changes):
-            edit = GgufEdit(tiny_llama)
+            edit = GgufEdit(base)
             change(edit)
             paths.append(edit.write(tmp_path / f"{i}.gguf"))
         command = [sys.executable, "-m", "tests.engine.load_each", *map(str, paths)]
@@ -90,9 +105,9 @@ def variants(tiny_llama: Path, tmp_path: Path) -> Callable[[Sequence[Change]], l
     return load
 
 
-def test_what_ended_the_process_is_refused_by_name(variants: Callable[[Sequence[Change]], list[str]]) -> None:
+def test_what_ended_the_process_is_refused_by_name(variants: Variants, tiny_llama: Path) -> None:
     """D.1: each of llama.cpp's assertions on metadata that a file can reach."""
-    outcomes = variants([change for change, _ in ENDED_THE_PROCESS.values()])
+    outcomes = variants(tiny_llama, [change for change, _ in ENDED_THE_PROCESS.values()])
     for case, outcome, (_, fault) in zip(ENDED_THE_PROCESS, outcomes, ENDED_THE_PROCESS.values(), strict=True):
         assert outcome.startswith("refused: ") and fault in outcome, case
 
@@ -105,6 +120,9 @@ def test_what_is_within_the_limits_is_left_to_llama_cpp(tiny_llama: Path, tmp_pa
         experts(8, 2, 1),
         lambda edit: (experts(8, 2)(edit), numbers("expert_used_count", 2, 4)(edit)),
         number("block_count", 512),
+        number("rope.dimension_count", 32),
+        window(16, 2),
+        window(0, 1),
         number("attention.layer_norm_rms_epsilon", 0.0, F32),
         label("llama.rope.scaling.type", "yarn"),
         tokens("", "", b"\xff", b"\xfe", *map(str, range(N_VOCAB - 4))),
@@ -115,8 +133,9 @@ def test_what_is_within_the_limits_is_left_to_llama_cpp(tiny_llama: Path, tmp_pa
         read_header(edit.write(tmp_path / "m.gguf"))
 
 
-def changes_of(edit: GgufEdit) -> list[Change]:
+def changes_of(base: Path) -> list[Change]:
     """Every key removed, at every border of its type, and of another type."""
+    edit = GgufEdit(base)
     changes: list[Change] = []
     for key, pair in edit.pairs.items():
         changes.append(lambda edit, key=key: edit.pairs.pop(key))
@@ -126,15 +145,18 @@ def changes_of(edit: GgufEdit) -> list[Change]:
             changes += [lambda edit, key=key, value=value: edit.set_number(key, value) for value in BORDERS]
         if pair.type_id == F32:
             changes += [lambda edit, key=key, value=value: edit.set_number(key, value) for value in (0.0, -1.0, 1e30, math.nan, math.inf)]
-    for key in ("attention.key_length", "attention.value_length", "attention.sliding_window", "vocab_size", "pooling_type"):
-        changes += [number(key, value) for value in BORDERS]
+    architecture = next(key for key in edit.pairs if key.endswith(".block_count")).partition(".")[0]
+    for key in NOT_IN_EACH:
+        changes += [lambda edit, key=key, value=value: edit.set_number(f"{architecture}.{key}", value, U32) for value in BORDERS]
     return changes
 
 
 @pytest.mark.slow
-def test_no_key_at_no_border_ends_the_process(variants: Callable[[Sequence[Change]], list[str]], tiny_llama: Path) -> None:
+@pytest.mark.parametrize("base", ["tiny_llama", "tiny_gemma3", "tiny_mamba"])
+def test_no_key_at_no_border_ends_the_process(variants: Variants, base: str, request: pytest.FixtureRequest) -> None:
     """D.1: the file is loaded, refused or fails; it never takes the process with it."""
-    changes = changes_of(GgufEdit(tiny_llama))
-    outcomes = variants(changes)
+    path: Path = request.getfixturevalue(base)
+    changes = changes_of(path)
+    outcomes = variants(path, changes)
     assert len(outcomes) == len(changes)
     assert {outcome.partition(":")[0] for outcome in outcomes} >= {"loaded", "refused"}

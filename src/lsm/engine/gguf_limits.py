@@ -13,6 +13,10 @@ from lsm.engine.gguf_types import TOKEN_TYPES, TOKENS, ArraySummary, Value
 MAX_LAYERS = 512  # LLAMA_MAX_LAYERS
 MAX_EXPERTS = 1024  # LLAMA_MAX_EXPERTS
 ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
+WITHOUT_ROPE = frozenset(
+    "arwkv7 bloom clip glm5-next gpt2 gptj jais jamba jina-bert-v2 kimi-k3 kimi-linear mamba mamba2 mpt nemotron_h nemotron_h_moe refact"
+    " rwkv6 rwkv6qwen2 rwkv7 t5 t5encoder wavtokenizer-dec".split()
+)
 EPSILONS = ("attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon", "attention.group_norm_epsilon")
 BYTE_TOKEN = 6
 REMEDY = "llama.cpp cannot load such a file: download it again, or convert it again"
@@ -24,6 +28,8 @@ def check_limits(architecture: str, metadata: Mapping[str, Value]) -> None:
     _check_layers(keys)
     _check_experts(keys)
     _check_numbers(keys)
+    _check_positions(keys)
+    _check_window(keys)
     _check_vocabulary(metadata)
 
 
@@ -40,6 +46,12 @@ class _Keys:
     def integer(self, key: str, default: int = 0) -> int:
         value = self.get(key)
         return value if type(value) is int else default  # llama.cpp refuses another type by itself
+
+    def first(self, key: str) -> int:
+        """Of one value for all layers, or of one for each."""
+        value = self.get(key)
+        first = value[0] if isinstance(value, tuple) and value else value
+        return first if type(first) is int else 0
 
     def largest(self, key: str, n: int) -> int:
         """Of one value for all layers, or of one for each of `n`."""
@@ -82,6 +94,30 @@ def _check_numbers(keys: _Keys) -> None:
         epsilon = keys.get(key)
         if isinstance(epsilon, float) and not epsilon >= 0:  # so that NaN is refused too
             raise keys.refuse(key, "which is not 0 or more")
+
+
+def _check_positions(keys: _Keys) -> None:
+    """RoPE turns pairs of a head's elements; without one pair it never ends."""
+    n_heads = keys.first("attention.head_count")
+    if n_heads <= 0 or keys.architecture in WITHOUT_ROPE:
+        return
+    size = keys.integer("attention.key_length", keys.integer("embedding_length") // n_heads)
+    _check_pairs(keys, "rope.dimension_count", size)
+    _check_pairs(keys, "rope.dimension_count_swa", keys.integer("attention.key_length_swa", size))
+
+
+def _check_pairs(keys: _Keys, key: str, head_size: int) -> None:
+    n_turned = keys.integer(key, 2)
+    if n_turned <= 0 or n_turned % 2 or (keys.get(key) is not None and n_turned > head_size):
+        raise keys.refuse(key, f"which is not an even part of a head of {head_size} elements")
+
+
+def _check_window(keys: _Keys) -> None:
+    """A model with a sliding window has a layer that slides."""
+    pattern = keys.get("attention.sliding_window_pattern")
+    none_slides = pattern == 1 if type(pattern) is int else isinstance(pattern, tuple) and not any(pattern)
+    if none_slides and keys.integer("attention.sliding_window") > 0:
+        raise keys.refuse("attention.sliding_window_pattern", "with which no layer uses its sliding window")
 
 
 def _check_vocabulary(metadata: Mapping[str, Value]) -> None:
