@@ -32,6 +32,8 @@ _TOKEN = re.compile(
       | \{\s*(?P<least>[0-9]{1,9})\s*(?P<comma>,)?\s*(?P<most>[0-9]{1,9})?\s*\}""",
     re.VERBOSE | re.DOTALL,
 )
+_KNOWN_ESCAPE = re.compile(r"""\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[trn\\"\[\]-])""")
+_ESCAPE = re.compile(r"\\.", re.DOTALL)
 _TIMES = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 
 
@@ -55,7 +57,7 @@ class _Rule:
 def check_grammar(text: str) -> None:
     """Raise ValueError with a sentence if `text` is no grammar with a rule `root`, or too large for llama.cpp.
 
-    A text that passes may still be refused by llama.cpp: for an escape that does not exist, or a token that the model does not have.
+    A text that passes may still be refused by llama.cpp, which knows the tokens of the model.
     """
     n_bytes = len(text.encode("utf-8", "surrogatepass"))
     if n_bytes > MAX_TEXT_BYTES:
@@ -77,6 +79,8 @@ class _Reader:
         self._n_rules = 0
         self._n_elements = 0
         self._last: _Item | None = None  # what a repetition would repeat
+        self._is_ended = False  # a line that is whole ends its rule
+        self._wants_more = False  # after '::=' and '|' the rule goes on in the next line
 
     def read(self, text: str) -> list[_Rule]:
         position = 0
@@ -99,14 +103,20 @@ class _Reader:
     def _take(self, match: re.Match[str]) -> None:
         kind = match.lastgroup
         if kind == "space":
+            is_line_end = match[0][0] != "#" and ("\n" in match[0] or "\r" in match[0])
+            self._is_ended |= is_line_end and len(self._open) == 1 and not self._wants_more
             return
+        self._wants_more = kind in ("head", "or")
         if kind == "head":
             self._start_rule(match["head"])
+        elif self._is_ended:
+            raise ValueError("a rule ends with its line; it goes on in the next one after '|', or within a group")
         elif not self._open:
             raise ValueError("a rule must start with its name and '::='")
         elif kind == "name":
             self._add(_Item(self._id_of(match["name"]), 1))
         elif kind in ("text", "set"):
+            _check_escapes(match[kind])
             self._add(_Item(TERMINAL, len(match[kind])))
         elif kind in ("token", "any"):
             self._add(_Item(TERMINAL, 1))
@@ -130,6 +140,7 @@ class _Reader:
         rule.alternatives = [[]]
         self._open = [rule]
         self._last = None
+        self._is_ended = False
 
     def _open_group(self) -> None:
         if len(self._open) > MAX_DEPTH:
@@ -195,6 +206,12 @@ class _Reader:
             raise ValueError(f"rules, groups and repetitions make more than {MAX_RULES} rules")
         if self._n_elements > MAX_ELEMENTS:
             raise ValueError(f"the repetitions written out have more than {MAX_ELEMENTS} elements")
+
+
+def _check_escapes(text: str) -> None:
+    for escape in _ESCAPE.finditer(text):
+        if not _KNOWN_ESCAPE.match(text, escape.start()):
+            raise ValueError(f"there is no escape {text[escape.start() : escape.start() + 4]!r}")
 
 
 def _check_visits(rules: list[_Rule]) -> None:

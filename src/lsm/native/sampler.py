@@ -191,5 +191,5 @@ def _grammar(vocab: Vocab, gbnf: str, root: str) -> Any:
     err = message_buffer()
     grammar = lib.lsm_sampler_grammar(vocab.handle, gbnf.encode(), root.encode(), err, len(err))
     if not grammar:
-        raise InvalidRequest(text_of(err), "grammar")
+        raise InvalidRequest(f"{text_of(err)}; the log says why", "grammar")
     return grammar
