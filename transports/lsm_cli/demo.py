@@ -96,7 +96,7 @@ def _is_free(port: int) -> bool:
 
 def _start(alias: str, path: Path, port: int, peers: Sequence[int]) -> Server:
     command = [sys.executable, "-m", "lsm_cli.server", "--model", str(path), "--alias", alias, "--host", HOST, "--port", str(port)]
-    command += ["--sleep-evict-kv", "--page-peers", ",".join(f"http://{HOST}:{other}" for other in peers)]
+    command += ["--sleep-evict-kv", "--metrics", "--page-peers", ",".join(f"http://{HOST}:{other}" for other in peers)]
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -128,7 +128,7 @@ def _relay(servers: Sequence[Server], out: TextIO) -> None:
                 told = _all_answer(servers)
                 ask_at_s = time.monotonic() + ASK_EVERY_S
                 if told:
-                    out.write(f"\nBoth models are up. Open {servers[0].url} and send each a prompt; ctrl-C ends everything.\n\n")
+                    out.write(f"\nBoth models are up. Open {servers[0].url}/ and send each a prompt; ctrl-C ends everything.\n\n")
                     out.flush()
 
 
