@@ -13,7 +13,7 @@ class TextStream:
     What comes out does not depend on how the bytes were cut into tokens: it is as if they came one character at a time.  Then the first
     stop string to be complete ends the text; of several that are complete at the same character, the longest.  Text that may still turn
     out to be the beginning of a stop string is held back.  Bytes that are no UTF-8 become U+FFFD, but only once no later byte can
-    make a character of them.
+    make a character of them; the beginning of a character at the very end is dropped.
     """
 
     def __init__(self, stop: tuple[str, ...] = ()) -> None:
@@ -28,10 +28,9 @@ class TextStream:
         return self._release(self._decoder.decode(piece))
 
     def flush(self) -> str:
-        """The rest, when no more bytes come: what was held back, and U+FFFD for half a character."""
-        text = self._release(self._decoder.decode(b"", final=True))
+        """The rest, when no more bytes come: what was held back, without half a character."""
         rest, self._held = self._held, ""
-        return text + rest
+        return rest
 
     def _release(self, new: str) -> str:
         if self.stopping_word:
