@@ -81,7 +81,8 @@ ENDED_THE_PROCESS: dict[str, tuple[Change, str]] = {
 }
 NOT_IN_EACH = (
     "attention.head_count_kv", "attention.key_length", "attention.value_length", "attention.sliding_window",
-    "attention.sliding_window_pattern", "expert_count", "expert_used_count", "nextn_predict_layers", "pooling_type", "rope.dimension_count", "vocab_size",
+    "attention.sliding_window_pattern", "expert_count", "expert_used_count", "nextn_predict_layers",
+    "pooling_type", "rope.dimension_count", "vocab_size",
 )  # fmt: skip
 BORDERS = (0, 1, 2, 3, 7, 64, 512, 513, 1025, 2**31 - 1, 2**31, HUGE)
 

@@ -29,6 +29,16 @@ async def test_models(client: httpx.AsyncClient) -> None:
         assert body["models"][0]["capabilities"] == ["completion"]
 
 
+async def test_one_model_by_its_name() -> None:
+    """B.1: what `client.models.retrieve` of the openai package asks for; slashes belong to the name."""
+    async with served("-a", "org/one,two", models=("one.gguf", "two.gguf")) as server, server.client() as client:
+        listed = {model["id"]: model for model in (await client.get("/v1/models")).json()["data"]}
+        assert (await client.get("/v1/models/two")).json() == listed["two"]
+        assert (await client.get("/v1/models/org/one")).json() == listed["org/one"]
+        missing = await client.get("/v1/models/three")
+    assert missing.status_code == 404 and "two" in missing.json()["error"]["message"]
+
+
 async def test_props(client: httpx.AsyncClient) -> None:
     """B.1: what clients read at start."""
     body = (await client.get("/props")).json()
@@ -169,7 +179,7 @@ async def test_page_is_revalidated(client: httpx.AsyncClient) -> None:
     """S30: 200 with an ETag, then 304 with the same Cache-Control; another tag gets the page again."""
     first = await client.get("/")
     assert (first.status_code, first.headers["cache-control"]) == (200, "no-cache")
-    for tag in (first.headers["etag"], f'W/{first.headers["etag"]}', f'"x", {first.headers["etag"]}', "*"):
+    for tag in (first.headers["etag"], f"W/{first.headers['etag']}", f'"x", {first.headers["etag"]}', "*"):
         again = await client.get("/", headers={"If-None-Match": tag})
         assert (again.status_code, again.content, again.headers["cache-control"]) == (304, b"", "no-cache")
     assert (await client.get("/", headers={"If-None-Match": '"x"'})).status_code == 200

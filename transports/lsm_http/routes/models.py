@@ -1,4 +1,4 @@
-"""GET /v1/models: what there is, in OpenAI's form and in Ollama's."""
+"""GET /v1/models: what there is, in OpenAI's form and in Ollama's.  GET /v1/models/ALIAS: one of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ def make_routes(context: Context) -> list[Route]:
         infos = context.host.models()
         return json_response({"object": "list", "data": [_openai(info) for info in infos], "models": [_ollama(info) for info in infos]})
 
-    return [Route(path, models) for path in ("/v1/models", "/models")]
+    async def model(request: Request) -> Response:
+        return json_response(_openai(context.host.model(request.path_params["alias"])))
+
+    return [
+        *(Route(path, models) for path in ("/v1/models", "/models")),
+        Route("/v1/models/{alias:path}", model),  # an alias may have slashes
+    ]
 
 
 def _openai(info: ModelInfo) -> dict[str, Any]:
