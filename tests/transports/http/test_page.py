@@ -52,6 +52,16 @@ def test_the_page_needs_nothing_from_elsewhere() -> None:
     assert {path.name for path in PAGE.iterdir()} == {name for name, _ in FILES.values()}
 
 
+@pytest.mark.parametrize("flags", [(), ("--metrics",)])
+async def test_every_link_of_the_page_answers(flags: tuple[str, ...]) -> None:
+    """D.5: a link to a route that this server does not have is not shown."""
+    async with served(*flags) as server, server.client() as client:
+        links = re.findall(r'<a href="([^"]+)"', (await client.get("/")).text)
+        assert {"lsm/state", "v1/models"} <= set(links) and ("metrics" in links) == ("--metrics" in flags)
+        for link in links:
+            assert (await client.get(f"/{link}")).status_code == 200, link
+
+
 @in_a_browser
 @pytest.mark.slow
 async def test_two_servers_are_shown_and_asked(tmp_path: Path) -> None:

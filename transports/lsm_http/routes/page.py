@@ -19,6 +19,7 @@ FILES = {
     "/page.css": ("page.css", "text/css; charset=utf-8"),
     **{f"/{name}": (name, "text/javascript; charset=utf-8") for name in ("page.js", "servers.js", "talk.js", "view.js")},
 }
+METRICS_LINK = b' <a href="metrics">/metrics</a>'  # shown only where the route answers
 # Nothing but this server's own files runs; other servers may be asked for their state.
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src *; base-uri 'none'; form-action 'none'"
 
@@ -33,8 +34,8 @@ class Asset:
 def make_routes(context: Context) -> list[Route]:
     if not context.settings.ui:
         return []
-    assets = {path: _load(name, media_type) for path, (name, media_type) in FILES.items()}
-
+    hidden = b"" if context.settings.metrics else METRICS_LINK
+    assets = {path: _load(name, media_type, hidden) for path, (name, media_type) in FILES.items()}
     peers = urlencode([("peer", url) for url in context.settings.page_peers])
 
     async def asset(request: Request) -> Response:
@@ -45,8 +46,8 @@ def make_routes(context: Context) -> list[Route]:
     return [Route(path, asset) for path in FILES]
 
 
-def _load(name: str, media_type: str) -> Asset:
-    content = resources.files("lsm_http").joinpath("page", name).read_bytes()
+def _load(name: str, media_type: str, hidden: bytes) -> Asset:
+    content = resources.files("lsm_http").joinpath("page", name).read_bytes().replace(hidden, b"")
     return Asset(content, media_type, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
 
 
