@@ -49,7 +49,7 @@ class Context:
         if info.facts is not None:
             return info, info.facts
         if info.load_state == "failed":
-            raise ModelFailed(f"model '{info.alias}' could not be loaded: {info.why}")
+            raise ModelFailed(f"model '{info.alias}' could not be loaded: {info.why}; POST /lsm/wake tries again")
         raise ModelLoading()
 
     def options(self, body: Generation, model: ModelInfo, facts: ModelFacts) -> Options:

@@ -345,7 +345,7 @@ class Owner:
             case "ready":
                 return
             case "failing" | "failed":
-                raise ModelFailed(f"{self.alias}: {self.why}; wake the model to try again")
+                raise ModelFailed(f"{self.alias}: {self.why}; wake the model to try again (over HTTP: POST /lsm/wake)")
             case _:
                 raise ModelLoading()
 

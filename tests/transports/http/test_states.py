@@ -42,6 +42,7 @@ async def test_a_model_that_cannot_be_loaded_says_why() -> None:
     async with served(models=("broken.gguf",)) as server, server.client() as client:
         for response in (await client.get("/health"), await client.post("/v1/completions", json={"prompt": "x"})):
             assert response.status_code == 503 and "not a GGUF file" in response.json()["error"]["message"]
+        assert "POST /lsm/wake" in response.json()["error"]["message"]
 
 
 async def test_one_model_that_serves_is_health_enough() -> None:
