@@ -248,6 +248,21 @@ def grammar(text: str) -> Sampling:
     return Sampling(temperature=0, grammar=f'root ::= "{text}"')
 
 
+@pytest.mark.parametrize(
+    ("defaults", "flag"),
+    [(Sampling(grammar="root ::= <no such token>"), "--grammar "), (Sampling(logit_bias=((100_000, 1.0),)), "--logit-bias ")],
+)
+def test_defaults_that_do_not_fit_the_vocabulary_are_told_at_the_load(
+    defaults: Sampling, flag: str, tiny_llama: Path, owner: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """C --grammar, --logit-bias: one who starts a server looks at its log, not at the answers of others; the model serves."""
+    with loaded(tiny_llama, owner, sampling=defaults) as engine:
+        submit(engine, "a", "hello", max_tokens=1)
+        assert not isinstance(run(engine)[-1], Failed)
+    told = [record.getMessage() for record in caplog.records if record.name == "lsm.engine"]
+    assert len(told) == 1 and told[0].startswith(flag)
+
+
 def test_characters_come_whole_though_each_token_is_a_byte(tiny_llama: Path, owner: int) -> None:
     """B.2: an emoji is split over tokens, and never over pieces."""
     with loaded(tiny_llama, owner) as engine:

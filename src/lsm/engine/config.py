@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lsm.engine.threads import usable_cores
+from lsm.values import Sampling
 
 AUTO_SLOTS = 4
 
@@ -18,6 +19,7 @@ class EngineConfig:
     n_parallel: slots; -1: four.  kv_unified: one cache that all slots share, so that one alone may use all of `n_ctx`, rather than an equal
     part for each; None: shared if n_parallel is -1.
     threads: -1: the cores this process may use; threads_batch, for prompts: -1: the same.
+    sampling: what requests get that do not say otherwise, to be held against the vocabulary.
     """
 
     path: Path
@@ -33,6 +35,7 @@ class EngineConfig:
     cache_type_v: str = "f16"
     swa_full: bool = False
     slot_prompt_similarity: float = 0.1
+    sampling: Sampling = Sampling()
 
     @property
     def n_slots(self) -> int:

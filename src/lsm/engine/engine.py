@@ -7,22 +7,26 @@ again from its beginning; a conversation that only grows removes nothing, and so
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter_ns
 
+from lsm.engine import sampling
 from lsm.engine.config import EngineConfig
 from lsm.engine.decoder import ContextDecoder, new_sampler
 from lsm.engine.gguf_header import read_header
 from lsm.engine.outputs import Job, Output
 from lsm.engine.ports import NewInstance
 from lsm.engine.scheduler import Limits, Scheduler
-from lsm.errors import LsmError
+from lsm.errors import InvalidRequest, LsmError
 from lsm.native.context import Context
 from lsm.native.memory import DeviceMemory
 from lsm.native.model import Model
 from lsm.native.vocab import Vocab
-from lsm.values import Counters, ModelFacts, SlotInfo
+from lsm.values import Counters, ModelFacts, Sampling, SlotInfo
+
+log = logging.getLogger("lsm.engine")
 
 
 class Engine:
@@ -58,6 +62,7 @@ class Engine:
             self._model = Model.load(self._config.path, self._owner, progress=progress)
             self._context = self._new_context(self._model)
             self._scheduler = self._new_scheduler(self._model, self._context)
+            _check_defaults(self._config.sampling, self._model.vocab, self._context.n_ctx_seq)
             return self._facts(self._model, self._context, (self._clock_ns() - start_ns) / 1e6)
         except BaseException:
             self.close()
@@ -171,6 +176,17 @@ class Engine:
     def _loaded(self) -> Scheduler:
         assert self._scheduler is not None, "not loaded"
         return self._scheduler
+
+
+def _check_defaults(defaults: Sampling, vocab: Vocab, n_ctx_slot: int) -> None:
+    """Say now what each request that relies on them would hear; one that brings its own is served."""
+    try:
+        sampling.check(defaults, vocab.n_tokens)
+        if defaults.grammar:
+            new_sampler(vocab, n_ctx_slot, Sampling(grammar=defaults.grammar))[0].close()
+    except InvalidRequest as error:
+        flag = f"--{(error.field or '').replace('_', '-')}"
+        log.error("%s does not fit this model, requests that do not bring their own will be refused: %s", flag, error.message)
 
 
 def _token_text(vocab: Vocab, token: int | None) -> str:

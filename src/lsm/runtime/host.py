@@ -234,6 +234,7 @@ def _engine_config(path: Path, settings: Settings) -> EngineConfig:
         cache_type_v=settings.cache_type_v,
         swa_full=settings.swa_full,
         slot_prompt_similarity=settings.slot_prompt_similarity,
+        sampling=settings.options.sampling,
     )
 
 
