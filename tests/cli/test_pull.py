@@ -169,7 +169,8 @@ def test_connection_that_breaks_in_the_middle_of_a_wheel(index: Callable[[str], 
         def log_message(self, format: str, *args: object) -> None:
             """Nothing to say."""
 
-    with serving(Breaks) as url, pytest.raises(ModelFileError, match="not enough bytes|Incomplete|broken") as caught:
+    reason = "(?i)not enough bytes|incomplete|broken|do not match the hashes"  # the last is what pip 23 makes of half a file
+    with serving(Breaks) as url, pytest.raises(ModelFileError, match=reason) as caught:
         index(f"{url}/simple")
         pull(model, tmp_path / "models", io.StringIO())
     assert "hint" not in caught.value.message
