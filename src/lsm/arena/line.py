@@ -121,7 +121,7 @@ class Line:
         Only a hint, so nothing that goes wrong here is an error: nobody listens, the bell is full of rings, no descriptor is left.
         """
         with contextlib.suppress(OSError):
-            fd = os.open("bell", os.O_WRONLY | os.O_NONBLOCK, dir_fd=self._arena_fd)
+            fd = os.open("bell", os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=self._arena_fd)
             try:
                 os.write(fd, b"!")
             finally:
@@ -147,7 +147,7 @@ class Line:
         if not try_exclusive(self._token_fd):
             return False
         try:
-            self._bell_fd = os.open("bell", os.O_RDWR | os.O_NONBLOCK, dir_fd=self._arena_fd)
+            self._bell_fd = os.open("bell", os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=self._arena_fd)
         except BaseException as error:
             unlock(self._token_fd)
             if isinstance(error, FileNotFoundError):
