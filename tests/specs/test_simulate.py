@@ -57,7 +57,7 @@ def test_a_planted_mistake_is_caught(planted: Planted) -> None:
 
 
 def test_a_failure_says_how_to_see_it_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Issue of the proof: a failure prints its seed and reproduces."""
+    """Design 9: a failure prints its seed and reproduces."""
     trace = tmp_path / "trace.ndjson"
     assert main(["--seed", "0", "--plant", "the token goes before the memory", "--trace", str(trace)]) == 1
     told = capsys.readouterr().out
@@ -67,7 +67,7 @@ def test_a_failure_says_how_to_see_it_again(capsys: pytest.CaptureFixture[str], 
 
 @pytest.mark.slow
 def test_many_seeds_stop_at_the_first_that_fails(capsys: pytest.CaptureFixture[str]) -> None:
-    """Issue of the proof: a failure prints its seed."""
+    """Design 9: a failure prints its seed."""
     assert main(["--seeds", "3", "--plant", "the token goes before the memory"]) == 1
     assert "again: python -m specs.simulate --seed 0" in capsys.readouterr().out
     assert main(["--seeds", "2"]) == 0

@@ -65,7 +65,7 @@ async def test_every_link_of_the_page_answers(flags: tuple[str, ...]) -> None:
 @in_a_browser
 @pytest.mark.slow
 async def test_two_servers_are_shown_and_asked(tmp_path: Path) -> None:
-    """Issue page: who is in device memory, and a box to send each model a prompt with streamed answer and timings."""
+    """The page: who is in device memory, and a box to send each model a prompt with streamed answer and timings."""
     async with two_servers_in_a_browser(tmp_path) as (_, _, page):
         assert await page.evaluate(status("one")) == "in device memory"
         assert "has the device" in await page.evaluate("document.getElementById('holder').textContent")
@@ -82,7 +82,7 @@ async def test_two_servers_are_shown_and_asked(tmp_path: Path) -> None:
 @in_a_browser
 @pytest.mark.slow
 async def test_changes_are_seen_and_made(tmp_path: Path) -> None:
-    """Issue page: live, and states can be changed."""
+    """The page: live, and states can be changed."""
     async with two_servers_in_a_browser(tmp_path) as (first, _, page):
         await page.evaluate(click("Sleep", 0))
         await page.until(f"{status('one')} === 'asleep'")
@@ -94,7 +94,7 @@ async def test_changes_are_seen_and_made(tmp_path: Path) -> None:
 @in_a_browser
 @pytest.mark.slow
 async def test_a_server_that_goes_and_comes_back(tmp_path: Path) -> None:
-    """Issue page: a clear "server gone" state, and the page finds the server again."""
+    """The page: a clear "server gone" state, and the page finds the server again."""
     async with served(models=("one.gguf",)) as first:
         async with served(models=("two.gguf",)) as second:
             page_cm = open_page(f"{first.url}/?peer={second.url}", tmp_path)
@@ -124,7 +124,7 @@ async def test_a_key_is_asked_for(tmp_path: Path) -> None:
 @in_a_browser
 @pytest.mark.slow
 async def test_it_fits_a_phone_and_names_its_controls(tmp_path: Path) -> None:
-    """Issue page: narrow screens, accessible."""
+    """The page: narrow screens, accessible."""
     async with two_servers_in_a_browser(tmp_path) as (_, _, page):
         await page.screenshot(tmp_path / "phone.png", 360, 700, dark=True)
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
