@@ -106,12 +106,13 @@ def build(recipe: Recipe, source: Path, scratch: Path, environ: Mapping[str, str
 
 
 def copy_headers(source: Path, include: Path) -> None:
-    """The public headers, and beside them ggml's internal ones: the shim replaces functions in its backends' tables."""
+    """The public headers, and beside them internal ones: what the shim does, no public interface offers."""
     for directory, pattern, target in (
         ("include", "*.h", include),
         ("ggml/include", "*.h", include),
         ("tools/mtmd", "mtmd*.h", include),
         ("ggml/src", "*.h", include / "internal"),
+        ("src", "llama-*.h", include / "internal"),
     ):
         target.mkdir(parents=True, exist_ok=True)
         for header in (source / directory).glob(pattern):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from . import cpu_flags, llama_source
 
-LAYOUT = 2  # raise it when llama_build.py changes what it puts into a prefix
+LAYOUT = 3  # raise it when llama_build.py changes what it puts into a prefix
 INPUTS = (llama_source.MANIFEST, cpu_flags.SELF_TEST, Path(__file__).with_name("llama") / "CMakeLists.txt")
 
 # What we ask for unless the user says otherwise. OpenMP, because the waiting of its threads can be bounded (`lsm.native.waiting`): those of
