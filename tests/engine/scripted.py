@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lsm.engine.batch import Batch
+from lsm.engine.limits import Limits
 from lsm.engine.outputs import Cancelled, Ended, Failed, Job, Output, Piece
 from lsm.engine.ports import Sampler
-from lsm.engine.scheduler import Limits, Scheduler
+from lsm.engine.scheduler import Scheduler
 from lsm.errors import InvalidRequest, LsmError
 from lsm.runtime.executor import Executor, Fired
 from lsm.values import Finish, Options, Sampling
@@ -168,7 +169,7 @@ class Bench:
 
     def cached(self, slot: int) -> list[int]:
         """What the slot believes to be in the cache; checked against what is."""
-        tokens: list[int] = self.scheduler._slots[slot].tokens.tolist()
+        tokens: list[int] = self.scheduler.pool.slots[slot].tokens.tolist()
         assert tokens == self.decoder.sequences.get(slot, [])
         return tokens
 

@@ -52,19 +52,19 @@ class Run:
         return Engine(
             tuple(self.slot(s) for s in range(2)),
             tuple(self.request(r) for r in range(len(SCENARIO.kinds))),
-            tuple(self.number(request.id) for request in scheduler._queue),
-            tuple(slot.id for slot in scheduler._order),
+            tuple(self.number(request.id) for request in scheduler.pool.queue),
+            tuple(slot.id for slot in scheduler.pool.order),
         )
 
     def slot(self, s: int) -> Slot:
-        slot = self.bench.scheduler._slots[s]
+        slot = self.bench.scheduler.pool.slots[s]
         request = NOBODY if slot.request is None else self.number(slot.request.id)
         return Slot(slot.machine.state, request, slot.n, len(self.bench.decoder.sequences.get(s, [])))
 
     def request(self, r: int) -> Request:
         if r not in self.ids:
             return self.ended[r]
-        request = self.bench.scheduler._requests[self.ids[r]]
+        request = self.bench.scheduler.pool.requests[self.ids[r]]
         slot = NOBODY if request.slot_id is None else request.slot_id
         return Request(request.machine.state, slot, request.predicted_n)
 
@@ -116,6 +116,6 @@ def test_a_state_that_the_world_does_not_have_is_noticed() -> None:
     run = Run(0)
     run.submit(0)
     assert run.state() in known()
-    run.bench.scheduler._queue.clear()
+    run.bench.scheduler.pool.queue.clear()
     assert run.state() not in known()
     run.bench.scheduler.close()

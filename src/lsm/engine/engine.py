@@ -16,9 +16,10 @@ from lsm.engine import sampling
 from lsm.engine.config import EngineConfig
 from lsm.engine.decoder import ContextDecoder, new_sampler
 from lsm.engine.gguf_header import read_header
+from lsm.engine.limits import Limits
 from lsm.engine.outputs import Job, Output
 from lsm.engine.ports import NewInstance
-from lsm.engine.scheduler import Limits, Scheduler
+from lsm.engine.scheduler import Scheduler
 from lsm.errors import InvalidRequest, LsmError
 from lsm.native.context import Context
 from lsm.native.memory import DeviceMemory
