@@ -31,6 +31,16 @@ Status open_source(int owner, int memory_class, const char * path) {
     return {};
 }
 
+// An adapter's buffer looks like live memory; that its file holds every tensor in it tells it from a control vector's.
+bool holds_weights(const Entry & entry, const std::vector<std::shared_ptr<Source>> & sources) {
+    if (entry.weights()) return true;
+    FileSpan span;
+    const auto in_a_file = [&](const ggml_tensor * tensor) {
+        return std::any_of(sources.begin(), sources.end(), [&](const auto & source) { return source->find(tensor, span); });
+    };
+    return entry.scope_class == LSM_CLASS_ADAPTERS && std::all_of(entry.tensors.begin(), entry.tensors.end(), in_a_file);
+}
+
 Status bind_sources(int owner, int memory_class) {
     auto & ledger = Ledger::instance();
     const auto sources = ledger.sources(owner, memory_class);
@@ -38,7 +48,7 @@ Status bind_sources(int owner, int memory_class) {
         if (auto status = source->unchanged(); !status.ok()) return status;  // replaced between our open and the load
     }
     for (Entry * entry : ledger.entries(owner, memory_class)) {
-        if (!entry->provider || !entry->weights() || entry->bound) continue;
+        if (!entry->provider || entry->bound || !holds_weights(*entry, sources)) continue;
         if (auto status = bind_to_sources(*entry, sources); !status.ok()) return status;
     }
     return {};

@@ -10,7 +10,7 @@ using lsm::Status;
 
 namespace {
 
-constexpr int needed_classes = LSM_CLASS_WEIGHTS | LSM_CLASS_KV | LSM_CLASS_COMPUTE;
+constexpr int needed_classes = LSM_CLASS_WEIGHTS | LSM_CLASS_KV | LSM_CLASS_COMPUTE | LSM_CLASS_ADAPTERS;
 
 // Compute buffers may be made anew inside a decode: they must find their owner.
 class Scope {
@@ -45,7 +45,7 @@ Status check(llama_context * ctx, int owner, int n_tokens) {
         return Status::error(LSM_E_ARGUMENT, "a batch has 1 to " + std::to_string(llama_n_batch(ctx)) + " tokens, not " + std::to_string(n_tokens));
     }
     if (lsm::Ledger::instance().any_released(owner, needed_classes)) {
-        return Status::error(LSM_E_RELEASED, "the model's device memory is released: restore weights, kv and compute before decoding");
+        return Status::error(LSM_E_RELEASED, "the model's device memory is released: restore weights, adapters, kv and compute before decoding");
     }
     return {};
 }

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lsm.errors import ConfigError, DeviceMemoryError, InvalidRequest, NotSupported, ServerError
+from lsm.native.adapter import Adapter
 from lsm.native.checks import check, message_buffer
 from lsm.native.library import ffi, lib
 from lsm.native.memory import MemoryClass, owner_scope
@@ -207,6 +208,46 @@ class Context:
         """Wait until the device has finished; needed before memory is released."""
         lib.llama_synchronize(self.handle)
 
+    # ---- what acts beside the weights
+
+    def set_adapters(self, adapters: Sequence[tuple[Adapter, float]]) -> None:
+        """From the next step on these LoRA adapters act, each with its scale, and no others. Costs nothing if they are the same as before.
+
+        Sequences keep what was computed with other adapters: forget them where that must not be mixed. Works while memory is released.
+        """
+        handles = ffi.new("struct llama_adapter_lora *[]", [adapter.handle for adapter, _ in adapters])
+        scales = ffi.new("float[]", [scale for _, scale in adapters])
+        lib.llama_set_adapters_lora(self.handle, handles, len(adapters), scales)
+
+    def set_control_vector(self, directions: Floats, first_layer: int, last_layer: int) -> None:
+        """Add `directions[i]` to the output of layer i + 1, for the layers `first_layer` to `last_layer`, both included.
+
+        Args:
+            directions: (n_layers, n_embd) float32; layer 0 has none.
+
+        Raises:
+            InvalidRequest: n_embd is not the model's.
+            DeviceMemoryError: the device has no room for it; this context can have none any more.
+            ServerError: the memory of adapters is released.
+        """
+        if directions.ndim != 2 or directions.shape[1] != self._model.n_embd:
+            raise InvalidRequest(f"a control vector of this model has {self._model.n_embd} numbers for each layer, not {directions.shape}")
+        self._require(MemoryClass.ADAPTERS)
+        data = np.ascontiguousarray(directions, np.float32)
+        lib.lsm_device_allocation_failed()  # forget an earlier one
+        with owner_scope(self.owner, MemoryClass.ADAPTERS):
+            code = lib.llama_set_adapter_cvec(
+                self.handle, ffi.from_buffer("float[]", data), data.size, data.shape[1], first_layer, last_layer
+            )
+        if code:
+            if lib.lsm_device_allocation_failed():
+                raise DeviceMemoryError("the device has no room for a control vector; free some memory")
+            raise ServerError("llama.cpp refuses this control vector; its log says why")
+
+    def clear_control_vector(self) -> None:
+        """No control vector acts any more; its memory stays for the next one."""
+        lib.llama_set_adapter_cvec(self.handle, ffi.NULL, 0, 0, 0, 0)
+
     # ---- sequences in the KV cache: only its book-keeping, so these work while the cache is released
 
     def seq_rm(self, sequence: int, p0: int = -1, p1: int = -1) -> bool:
@@ -267,7 +308,7 @@ class Context:
             ServerError: the cache is released.
         """
         self._check(sequence)
-        self._require_kv()
+        self._require(MemoryClass.KV)
         flags = lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY if partial else 0
         state = np.empty(lib.llama_state_seq_get_size_ext(self.handle, sequence, flags), np.uint8)
         n = lib.llama_state_seq_get_data_ext(self.handle, ffi.from_buffer("uint8_t[]", state), len(state), sequence, flags)
@@ -280,7 +321,7 @@ class Context:
             ServerError: the cache is released.
         """
         self._check(sequence)
-        self._require_kv()
+        self._require(MemoryClass.KV)
         flags = lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY if partial else 0
         return bool(lib.llama_state_seq_set_data_ext(self.handle, ffi.from_buffer("uint8_t[]", state), len(state), sequence, flags))
 
@@ -302,9 +343,9 @@ class Context:
             if not 0 <= sequence < self.n_seq_max:  # llama.cpp would end the process
                 raise InvalidRequest(f"sequence {sequence} is not one of the context's {self.n_seq_max}")
 
-    def _require_kv(self) -> None:
-        if lib.lsm_device_is_released(self.owner, lib.LSM_CLASS_KV):
-            raise ServerError(f"the {MemoryClass.KV} memory is released: restore it before reading or writing the cache")
+    def _require(self, memory_class: MemoryClass) -> None:
+        if not self._model.memory.resident(memory_class):
+            raise ServerError(f"the {memory_class} memory is released: restore it before reading or writing it")
 
     @staticmethod
     def _row(pointer: Any, n: int, missing: str) -> Floats:

@@ -15,6 +15,7 @@ from lsm.native.memory import DeviceMemory, install, owner_scope
 from lsm.native.vocab import Vocab
 
 if TYPE_CHECKING:
+    from lsm.native.adapter import Adapter
     from lsm.native.context import Context
 
 __all__ = ["Model"]
@@ -27,7 +28,7 @@ SPLIT_NAME = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
 
 
 class Model:
-    """Use `Model.load`. All contexts are closed with the model.
+    """Use `Model.load`. All contexts and adapters are closed with the model.
 
     `memory` moves the model's device memory; everything else here works while it is released.
     """
@@ -51,6 +52,7 @@ class Model:
         self.description = _text(lambda out, size: lib.llama_model_desc(handle, out, size)) or ""
         self.architecture = self.meta("general.architecture") or ""
         self.contexts: set[Context] = set()  # open ones; a context adds and removes itself
+        self.adapters: set[Adapter] = set()  # likewise
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], owner: int, *, progress: Progress | None = None) -> Self:
@@ -97,11 +99,13 @@ class Model:
         return ffi.string(source).decode("utf-8", "replace") if source else None
 
     def close(self) -> None:
-        """Free contexts, weights and the descriptors of the file; also while memory is released. Idempotent."""
+        """Free contexts, adapters, weights and the descriptors of the file; also while memory is released. Idempotent."""
         if not self.handle:
             return
         for context in list(self.contexts):
             context.close()
+        for adapter in list(self.adapters):
+            adapter.close()
         lib.llama_model_free(self.handle)
         self.handle = ffi.NULL
         self.memory.forget()
