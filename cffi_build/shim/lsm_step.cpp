@@ -40,6 +40,50 @@ private:
     llama_batch            batch_;
 };
 
+// Lets each token of a batch see those behind it, for one decode.
+class NonCausal {
+public:
+    NonCausal(llama_context * ctx, bool wanted) : ctx_(wanted ? ctx : nullptr) { if (ctx_) llama_set_causal_attn(ctx_, false); }
+    ~NonCausal() { if (ctx_) llama_set_causal_attn(ctx_, true); }
+    NonCausal(const NonCausal &) = delete;
+    NonCausal & operator=(const NonCausal &) = delete;
+private:
+    llama_context * ctx_;
+};
+
+class EmbeddingBatch {
+public:
+    EmbeddingBatch(int n, const float * embeddings, const int32_t * positions, int sequence, bool output_last)
+        : n_sequences_(n, 1), sequence_(sequence), sequence_pointers_(n, &sequence_), outputs_(n, 0) {
+        outputs_[n - 1] = output_last;
+        batch_ = { n, nullptr, const_cast<float *>(embeddings), const_cast<int32_t *>(positions), n_sequences_.data(), sequence_pointers_.data(),
+                   outputs_.data() };
+    }
+    const llama_batch & get() const { return batch_; }
+
+private:
+    std::vector<int32_t>   n_sequences_;
+    int32_t                sequence_;
+    std::vector<int32_t *> sequence_pointers_;
+    std::vector<int8_t>    outputs_;
+    llama_batch            batch_;
+};
+
+Status check_embeddings(llama_context * ctx, int n_tokens, int n_embd, int n_pos, bool causal) {
+    const llama_model * model = llama_get_model(ctx);
+    const auto rope = llama_model_rope_type(model);
+    const int n_pos_wanted = rope == LLAMA_ROPE_TYPE_MROPE || rope == LLAMA_ROPE_TYPE_IMROPE ? 4 : 1;
+    if (n_embd != llama_model_n_embd_inp(model) || n_pos != n_pos_wanted) {
+        return Status::error(LSM_E_ARGUMENT, "the model takes embeddings of " + std::to_string(llama_model_n_embd_inp(model)) + " numbers at " +
+                                                 std::to_string(n_pos_wanted) + " positions");
+    }
+    if (!causal && static_cast<uint32_t>(n_tokens) > llama_n_ubatch(ctx)) {  // llama.cpp would end the process
+        return Status::error(LSM_E_ARGUMENT, std::to_string(n_tokens) + " embeddings that see each other need --ubatch-size " +
+                                                 std::to_string(n_tokens) + "; it is " + std::to_string(llama_n_ubatch(ctx)));
+    }
+    return {};
+}
+
 Status check(llama_context * ctx, int owner, int n_tokens) {
     if (n_tokens <= 0 || static_cast<uint32_t>(n_tokens) > llama_n_batch(ctx)) {
         return Status::error(LSM_E_ARGUMENT, "a batch has 1 to " + std::to_string(llama_n_batch(ctx)) + " tokens, not " + std::to_string(n_tokens));
@@ -85,6 +129,22 @@ int lsm_step_decode(struct llama_context * ctx, int owner,
             if (auto status = serve_row(ctx, rows[i], samplers ? samplers[i] : nullptr, sampled[i], row_logits); !status.ok()) return status;
         }
         return {};
+    });
+    return code != LSM_OK ? code : decoded;
+}
+
+int lsm_step_decode_embeddings(struct llama_context * ctx, int owner, int n_tokens, int n_embd, const float * embeddings,
+                               int n_pos, const int32_t * positions, int sequence, int causal,
+                               struct lsm_sampler * sampler, int32_t * sampled, char * err, int err_len) {
+    int decoded = 0;
+    const int code = lsm::guarded(err, err_len, [&]() -> Status {
+        if (auto status = check(ctx, owner, n_tokens); !status.ok()) return status;
+        if (auto status = check_embeddings(ctx, n_tokens, n_embd, n_pos, causal); !status.ok()) return status;
+        Scope scope(owner);
+        NonCausal non_causal(ctx, !causal);
+        decoded = llama_decode(ctx, EmbeddingBatch(n_tokens, embeddings, positions, sequence, sampler != nullptr).get());
+        if (decoded != 0) return {};
+        return serve_row(ctx, n_tokens - 1, sampler, *sampled, nullptr);
     });
     return code != LSM_OK ? code : decoded;
 }

@@ -18,6 +18,15 @@ int lsm_step_decode(struct llama_context * ctx, int owner,
                     int n_rows, const int32_t * rows, struct lsm_sampler ** samplers, int32_t * sampled, float * logits,
                     char * err, int err_len);
 
+// Decodes n_tokens embeddings (n_embd floats each, one after the other) of one sequence: what an encoder made of an image or a sound.
+//   positions [n_pos * n_tokens]: n_pos is 1; or 4 with M-RoPE, all first sections before all second ones
+//   causal: 0 lets each embedding see those behind it; then n_tokens is at most the context's n_ubatch
+//   sampler: NULL, or the one that chooses a token from the last row's logits and writes it to *sampled; *sampled = -1 without
+// Returns as lsm_step_decode() does.
+int lsm_step_decode_embeddings(struct llama_context * ctx, int owner, int n_tokens, int n_embd, const float * embeddings,
+                               int n_pos, const int32_t * positions, int sequence, int causal,
+                               struct lsm_sampler * sampler, int32_t * sampled, char * err, int err_len);
+
 // The same batch through the encoder of an encoder-decoder model, or an embedding model without KV cache.
 int lsm_step_encode(struct llama_context * ctx, int owner,
                     int n_tokens, const int32_t * tokens, const int32_t * positions, const int32_t * sequences, const int8_t * outputs,

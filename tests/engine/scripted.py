@@ -10,7 +10,8 @@ import numpy as np
 from lsm.engine.batch import Batch
 from lsm.engine.limits import Limits
 from lsm.engine.outputs import Cancelled, Ended, Failed, Job, Output, Piece
-from lsm.engine.ports import Sampler
+from lsm.engine.ports import Media, Sampler
+from lsm.engine.prompt import Span, placeholders
 from lsm.engine.scheduler import Scheduler
 from lsm.errors import InvalidRequest, LsmError
 from lsm.runtime.executor import Executor, Fired
@@ -78,6 +79,7 @@ class ScriptedDecoder:
         self.codes: list[int] = []  # what the next calls return instead of decoding
         self.error: LsmError | None = None
         self.calls: list[int] = []  # rows of each call
+        self.spans: dict[int, list[Span]] = {}  # the media in each sequence
         self.on_decode: Callable[[], None] = lambda: None
 
     def decode(self, batch: Batch, start: int, stop: int, samplers: Sequence[Sampler]) -> tuple[int, Sequence[int]]:
@@ -96,7 +98,7 @@ class ScriptedDecoder:
         sampled: list[int] = []
         for row in range(start, stop):
             cached = self.sequences.setdefault(int(batch.seq[row]), [])
-            assert batch.pos[row] == len(cached), "a position was left out, or decoded twice"
+            assert batch.pos[row] == self._next_position(int(batch.seq[row])), "a position was left out, or decoded twice"
             cached.append(int(batch.tokens[row]))
             if batch.logits[row]:
                 sampler = samplers[len(sampled)]
@@ -108,19 +110,88 @@ class ScriptedDecoder:
                 self.forgotten[slot] = max(self.forgotten.get(slot, 0), len(cached) - self.window)
         return 0, sampled
 
+    def decode_media(self, media: Media, slot: int, pos: int, sampler: Sampler | None) -> tuple[int, int | None]:
+        self.on_decode()
+        assert media.embeddings is not None, "it was not encoded"
+        if self.error is not None:
+            raise self.error
+        code = self.codes.pop(0) if self.codes else 0
+        if code:
+            return code, None
+        cached = self.sequences.setdefault(slot, [])
+        assert pos == self._next_position(slot)
+        assert media.span.start == len(cached), "it stands at another place in the prompt"
+        cached.extend(placeholders(media.span.id, media.span.n_tokens).tolist())
+        self.spans.setdefault(slot, []).append(media.span)
+        if sampler is None:
+            return 0, None
+        assert isinstance(sampler, ScriptedSampler) and not sampler.is_closed
+        return 0, sampler.script.pop(0) if sampler.script else next_token(cached)
+
+    def _next_position(self, slot: int) -> int:
+        spans = self.spans.get(slot, ())
+        return len(self.sequences.get(slot, ())) - sum(span.n_tokens - span.n_pos for span in spans)
+
     def seq_rm(self, slot: int, start: int, stop: int) -> bool:
         assert stop == -1
         if start == 0:
+            self.spans.pop(slot, None)
             self.sequences.pop(slot, None)
             self.forgotten.pop(slot, None)
             return True
         if self.is_recurrent:
             return False
-        del self.sequences[slot][start:]
+        while self._next_position(slot) > start:
+            if (spans := self.spans.get(slot)) and spans[-1].stop == len(self.sequences[slot]):
+                assert self._next_position(slot) - spans[-1].n_pos >= start, "half of an image was kept"
+                del self.sequences[slot][spans.pop().start :]
+            else:
+                self.sequences[slot].pop()
         return True
 
     def seq_pos_min(self, slot: int) -> int:
         return self.forgotten.get(slot, 0) if self.sequences.get(slot) else -1
+
+
+@dataclass
+class ScriptedMedia:
+    span: Span
+    embeddings: np.ndarray | None = None
+
+
+class ScriptedEncoder:
+    """Takes `n_batch` chunks at a time."""
+
+    def __init__(self, n_batch: int = 1) -> None:
+        self.n_batch = n_batch
+        self.is_lost = False
+        self.loses_weights = False  # with the next call
+        self.error: LsmError | None = None
+        self.calls: list[list[str]] = []  # the ids of each
+
+    def encode(self, media: Media, more: Sequence[Media]) -> None:
+        if self.error is not None:
+            raise self.error
+        batch = [media, *more][: self.n_batch]
+        self.calls.append([one.span.id for one in batch])
+        for one in batch:
+            assert isinstance(one, ScriptedMedia) and one.embeddings is None
+            one.embeddings = np.zeros((one.span.n_tokens, 4), np.float32)
+        self.is_lost = self.loses_weights
+
+
+def with_media(*parts: Sequence[int] | tuple[str, int] | tuple[str, int, int]) -> tuple[list[int], tuple[ScriptedMedia, ...]]:
+    """A prompt of token ids and of media `(id, n_tokens)` or `(id, n_tokens, n_pos)`."""
+    prompt: list[int] = []
+    media: list[ScriptedMedia] = []
+    for part in parts:
+        if part and isinstance(part[0], str):
+            id, n_tokens, n_pos = (*part, part[1])[:3]
+            media.append(ScriptedMedia(Span(len(prompt), int(n_tokens), int(n_pos), str(id))))
+            prompt += placeholders(str(id), int(n_tokens)).tolist()
+        else:
+            prompt += part  # type: ignore[arg-type]
+    return prompt, tuple(media)
 
 
 class Bench:
@@ -128,6 +199,7 @@ class Bench:
 
     def __init__(self, decoder: ScriptedDecoder | None = None, **limits: object) -> None:
         self.decoder = decoder or ScriptedDecoder()
+        self.encoder = ScriptedEncoder()
         self.now_ns = 0
         self.fired: list[Fired] = []
         self.samplers: list[ScriptedSampler] = []
@@ -141,6 +213,7 @@ class Bench:
             self.new_sampler,
             lambda machine, subject: Executor(machine, subject, self.fired.append),
             lambda: self.now_ns,
+            self.encoder,
         )
         self.decoder.on_decode = lambda: setattr(self, "now_ns", self.now_ns + 1_000_000)  # each call takes 1 ms
 
@@ -151,9 +224,11 @@ class Bench:
         self.script = []
         return self.samplers[-1], self.n_look_back
 
-    def submit(self, id: str, prompt: Sequence[int], script: Sequence[int] = (), **options: object) -> None:
+    def submit(
+        self, id: str, prompt: Sequence[int], script: Sequence[int] = (), media: Sequence[ScriptedMedia] = (), **options: object
+    ) -> None:
         self.script = list(script)
-        self.scheduler.submit(Job(id, np.array(prompt, np.int32), Options(**options)))  # type: ignore[arg-type]
+        self.scheduler.submit(Job(id, np.array(prompt, np.int32), Options(**options), tuple(media)))  # type: ignore[arg-type]
 
     def run(self, n_steps_max: int = 1000) -> list[Output]:
         """Step until nothing is left to do; all outputs."""

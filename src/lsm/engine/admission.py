@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lsm.engine import sampling
 from lsm.engine.outputs import Job
+from lsm.engine.prompt import text_tokens
 from lsm.errors import ContextExceeded, InvalidRequest
 
 
@@ -14,7 +15,8 @@ def check_job(job: Job, n_slots: int, n_ctx_slot: int, n_vocab: int) -> None:
         raise InvalidRequest("must not be empty", "prompt")
     if len(prompt) >= n_ctx_slot:
         raise ContextExceeded(len(prompt), n_ctx_slot)
-    if prompt.min() < 0 or prompt.max() >= n_vocab:
+    text, n_media = text_tokens(prompt), sum(media.span.n_tokens for media in job.media)
+    if len(text) + n_media != len(prompt) or (len(text) and text.max() >= n_vocab):
         raise InvalidRequest(f"has a token that is not in the vocabulary of {n_vocab} tokens", "prompt")
     if not -1 <= options.id_slot < n_slots:
         raise InvalidRequest(f"there are slots 0 to {n_slots - 1}; -1 takes any", "id_slot")

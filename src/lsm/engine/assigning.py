@@ -7,6 +7,7 @@ from lsm.engine.ends import Ends
 from lsm.engine.limits import Limits
 from lsm.engine.pool import Pool
 from lsm.engine.prefix import choose_slot
+from lsm.engine.prompt import text_tokens
 from lsm.engine.request import Request
 from lsm.engine.slot import Slot
 
@@ -38,4 +39,4 @@ class Assigner:
             assert effect == "prefix_keep", effect
             self._cache.keep_prefix(request, slot)
         if request.sampler is not None and request.n_look_back:
-            request.sampler.accept_prompt(request.prompt[-request.n_look_back :].tolist())
+            request.sampler.accept_prompt(text_tokens(request.prompt)[-request.n_look_back :].tolist())

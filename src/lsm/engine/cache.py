@@ -9,6 +9,7 @@ from lsm.engine.limits import Limits
 from lsm.engine.pool import Pool
 from lsm.engine.ports import Decoder
 from lsm.engine.prefix import common_prefix, reusable_prefix
+from lsm.engine.prompt import position, whole_prefix
 from lsm.engine.request import Request
 from lsm.engine.slot import Slot
 
@@ -24,8 +25,10 @@ class Cache:
         n = 0
         if request.options.cache_prompt and slot.n:
             n_common = common_prefix(slot.tokens, request.prompt)
+            n_common = whole_prefix(n_common, slot.spans, request.spans)
             n = reusable_prefix(n_common, len(request.prompt), self._decoder.seq_pos_min(slot.id), self._limits.n_swa)
-        if n < slot.n and not (n and self._decoder.seq_rm(slot.id, n, -1)):
+            n = whole_prefix(n, slot.spans, request.spans)  # the last token must be decoded: if it is of a chunk, all of that
+        if n < slot.n and not (n and self._decoder.seq_rm(slot.id, position(n, slot.spans), -1)):
             self.clear(slot)  # nothing in common, or a memory that cannot forget a part: correct beats fast
         slot.keep(min(n, slot.n))
         request.cache_n = slot.n

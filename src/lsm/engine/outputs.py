@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lsm.engine.ports import Media
 from lsm.engine.prefix import Tokens
 from lsm.errors import LsmError
 from lsm.values import Finish, Options, Text
@@ -11,11 +12,15 @@ from lsm.values import Finish, Options, Text
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A request for tokens.  `id` is the caller's, unique among those that have not ended; `prompt` has shape (n,), int32."""
+    """A request for tokens.  `id` is the caller's, unique among those that have not ended; `prompt` has shape (n,), int32.
+
+    `media`: what the placeholders in the prompt stand for, in order (`lsm.engine.prompt`).
+    """
 
     id: str
     prompt: Tokens
     options: Options
+    media: tuple[Media, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

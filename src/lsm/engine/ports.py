@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lsm.engine.batch import Batch
+from lsm.engine.prompt import Span
 from lsm.machines.table import Instance, Machine
 from lsm.values import Sampling
 
@@ -41,6 +45,31 @@ class Vocabulary(Protocol):
     def piece(self, token: int, special: bool) -> bytes: ...
 
 
+class Media(Protocol):
+    """An image or a piece of sound in a prompt, ready to be encoded."""
+
+    @property
+    def span(self) -> Span: ...
+
+    @property
+    def embeddings(self) -> NDArray[np.float32] | None:
+        """Shape (span.n_tokens, n_embd); None: it has not been encoded yet."""
+        ...
+
+
+class Encoder(Protocol):
+    """The way from media to embeddings.  What it needs of the device comes and goes here (`lsm.machines.encoder`)."""
+
+    def encode(self, media: Media, more: Sequence[Media]) -> None:
+        """Encode `media`, and of `more` what can be done along with it.  `LsmError`: it was not."""
+        ...
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the weights had to leave for it and did not come back: nothing can be decoded until the model has slept."""
+        ...
+
+
 class Decoder(Protocol):
     """The KV cache, one sequence for each slot, and the way through the model."""
 
@@ -48,6 +77,13 @@ class Decoder(Protocol):
         """Decode rows `start` to `stop`.  Each row that gives logits has a sampler, in order, which draws a token from them.
 
         Returns (llama_decode's code, the tokens; none unless the code is 0).  `LsmError`: nothing is known about the rows' sequences.
+        """
+        ...
+
+    def decode_media(self, media: Media, slot: int, pos: int, sampler: Sampler | None) -> tuple[int, int | None]:
+        """Put the embeddings into the cache, the first at position `pos`; a sampler draws a token from the logits of the last.
+
+        Returns (llama_decode's code, the token).  With code 1, and with `LsmError`, part of them may be in the cache.
         """
         ...
 

@@ -15,6 +15,8 @@ class Request:
     def __init__(self, job: Job, machine: OwnedInstance) -> None:
         self.id = job.id
         self.prompt = job.prompt
+        self.media = job.media
+        self.spans = tuple(media.span for media in job.media)
         self.options = job.options
         self.machine = machine
         self.sampler: Sampler | None = None

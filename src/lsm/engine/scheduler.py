@@ -6,6 +6,7 @@ One thread calls everything here, except `slots()` and `counters()`, which any t
 stands in the tables `lsm.machines.request` and `slot`; they move once for each phase.  A step is:
 
     assigning   who waits gets a slot; `Cache.keep_prefix` decides what of the slot's cache stays
+    media       images and sound that come next in a prompt are encoded, and go into the cache
     here        each busy slot says what it wants decoded (`Slot.work`), and the batch is filled
     decoding    the batch goes through the model, in parts if it must
     taking      what came out goes to the requests
@@ -24,9 +25,10 @@ from lsm.engine.cache import Cache
 from lsm.engine.decoding import Decoding
 from lsm.engine.ends import Ends
 from lsm.engine.limits import Limits
+from lsm.engine.media import MediaSteps
 from lsm.engine.outputs import Job, Output
 from lsm.engine.pool import Pool
-from lsm.engine.ports import Decoder, NewInstance, NewSampler, Vocabulary
+from lsm.engine.ports import Decoder, Encoder, NewInstance, NewSampler, Vocabulary
 from lsm.engine.request import Request
 from lsm.engine.slot import Slot
 from lsm.engine.taking import Taking
@@ -45,6 +47,7 @@ class Scheduler:
         new_sampler: NewSampler,
         new_instance: NewInstance,
         clock_ns: Callable[[], int] = perf_counter_ns,
+        encoder: Encoder | None = None,
     ) -> None:
         self._limits = limits
         self._vocab = vocab
@@ -57,6 +60,7 @@ class Scheduler:
         self._assigner = Assigner(self.pool, self.cache, self._ends, limits)
         taking = Taking(self.pool, self._ends, vocab)
         self._decoding = Decoding(self.pool, self.cache, self._ends, taking, decoder, clock_ns)
+        self._media = MediaSteps(self.pool, self.cache, self._ends, taking, decoder, encoder, clock_ns) if encoder else None
 
     # What others ask
 
@@ -108,12 +112,14 @@ class Scheduler:
     def step(self) -> None:
         """Give slots to those who wait, then decode at most one batch; returns at once where there is nothing to do."""
         self._assigner.assign()
+        if self._media and not self._media.step():
+            return
         self._fill()
         self._decoding.decode(self._batch)
 
     def _fill(self) -> None:
         generating = [slot.work() for slot in self.pool.order if slot.request and slot.request.sampled is not None]
-        prompts = [slot.work() for slot in self.pool.order if slot.request and slot.request.sampled is None]
+        prompts = [work for slot in self.pool.order if slot.request and slot.request.sampled is None and len((work := slot.work()).tokens)]
         self._batch.fill(generating, prompts)
         for share in self._batch.shares:
             slot, request = self.pool.slots[share.slot], self.pool.request(share)

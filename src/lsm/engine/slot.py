@@ -7,6 +7,7 @@ import numpy as np
 from lsm.engine.batch import Work
 from lsm.engine.ports import OwnedInstance
 from lsm.engine.prefix import Candidate, Tokens
+from lsm.engine.prompt import Span, position, text_end
 from lsm.engine.request import Request
 from lsm.values import SlotInfo
 
@@ -23,6 +24,7 @@ class Slot:
         self.request: Request | None = None
         self.last_used = 0
         self.n = 0
+        self.spans: tuple[Span, ...] = ()  # the media among the tokens
         self._tokens: Tokens = np.zeros(min(TOKENS_AT_START, n_ctx), np.int32)
         self._sampled: Tokens = np.zeros(1, np.int32)
 
@@ -47,17 +49,32 @@ class Slot:
         self.n = end
 
     def keep(self, n: int) -> None:
-        """Forget all but the first `n` tokens."""
+        """Forget all but the first `n` tokens, which end no media chunk half way."""
         assert 0 <= n <= self.n
         self.n = n
+        self.spans = tuple(span for span in self.spans if span.stop <= n)
+
+    def append_media(self, span: Span, placeholders: Tokens) -> None:
+        """The embeddings of a chunk are in the cache."""
+        assert span.start == self.n
+        self.append(placeholders)
+        self.spans = (*self.spans, span)
+
+    @property
+    def pos(self) -> int:
+        """The position of the next token."""
+        return position(self.n, self.spans)
 
     def work(self) -> Work:
-        """What comes next for the request: the rest of its prompt, or the token that was sampled."""
-        assert self.request is not None
-        if self.request.sampled is None:
-            return Work(self.id, self.n, self.request.prompt[self.n :], self.request.wants_tokens)
-        self._sampled[0] = self.request.sampled
-        return Work(self.id, self.n, self._sampled, True)
+        """What comes next for the request: the rest of its prompt up to the next media, or the token that was sampled."""
+        request = self.request
+        assert request is not None
+        if request.sampled is None:
+            n_prompt = len(request.prompt)
+            end = text_end(self.n, n_prompt, request.spans)
+            return Work(self.id, self.pos, request.prompt[self.n : end], request.wants_tokens and end == n_prompt)
+        self._sampled[0] = request.sampled
+        return Work(self.id, self.pos, self._sampled, True)
 
     def candidate(self) -> Candidate:
         return Candidate(self.id, self.tokens, self.last_used)

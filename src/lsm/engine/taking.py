@@ -27,21 +27,30 @@ class Taking:
             self._take_share(batch, share, elapsed_ns, next(tokens) if share.output else None)
 
     def _take_share(self, batch: Batch, share: Share, elapsed_ns: int, sampled: int | None) -> None:
-        tally, slot, request = self._pool.tally, self._pool.slots[share.slot], self._pool.request(share)
-        n_rows = share.stop - share.start
+        slot, request = self._pool.slots[share.slot], self._pool.request(share)
         slot.append(batch.tokens[share.start : share.stop])
         if request.sampled is None:
-            request.prompt_n += n_rows
-            request.prompt_ns += elapsed_ns
-            tally.prompt(n_rows, elapsed_ns)
+            self.take_prompt(slot, request, share.stop - share.start, elapsed_ns, sampled)
         else:
+            assert sampled is not None
             request.predicted_ns += elapsed_ns
-            tally.predicted_ns += elapsed_ns
-        tally.tokens_max = max(tally.tokens_max, slot.n)
+            self._pool.tally.predicted_ns += elapsed_ns
+            self._note_length(slot)
+            self._take_token(request, slot, int(sampled))
+
+    def take_prompt(self, slot: Slot, request: Request, n_rows: int, elapsed_ns: int, sampled: int | None) -> None:
+        """`n_rows` more of the prompt are in the slot, and perhaps the first token of the answer is there."""
+        request.prompt_n += n_rows
+        request.prompt_ns += elapsed_ns
+        self._pool.tally.prompt(n_rows, elapsed_ns)
+        self._note_length(slot)
         if sampled is not None:
             self._take_token(request, slot, int(sampled))
         elif slot.n == len(request.prompt) and not request.wants_tokens:
             self._ends.finish(request, slot, "limit", truncated=False)
+
+    def _note_length(self, slot: Slot) -> None:
+        self._pool.tally.tokens_max = max(self._pool.tally.tokens_max, slot.n)
 
     def _take_token(self, request: Request, slot: Slot, token: int) -> None:
         if request.sampled is None:
