@@ -1,6 +1,6 @@
 #include "ledger.hpp"
 #include "faults.hpp"
-#include "ggml-cpu.h"
+#include "rebase.hpp"
 
 #include <atomic>
 #include <utility>
@@ -62,19 +62,13 @@ struct BufferHooks {
 
     static ggml_backend_buffer_t allocate_movable(ggml_backend_buffer_type_t type, const Ledger::TypeHook & hook, size_t size_bytes) {
         auto entry      = std::make_unique<Entry>();
-        entry->provider = hook.provider;
-        if (!hook.provider->reserve(entry->region, size_bytes)) return nullptr;
-        if (fault_now(LSM_FAULT_MAP) || !hook.provider->map(entry->region)) {
-            hook.provider->unreserve(entry->region);
-            return nullptr;
-        }
-        entry->shell = hook.provider->make_buffer(type, hook.original, entry->region);
-        if (!entry->shell) {
-            hook.provider->unmap(entry->region);
-            hook.provider->unreserve(entry->region);
-            return nullptr;
-        }
-        return record(std::move(entry));
+        const bool move = hook.provider == &cpu_provider() && Ledger::instance().cpu_buffers_move_;
+        entry->provider = move ? &moving_cpu_provider() : hook.provider;
+        entry->type     = type;
+        entry->original = hook.original;
+        if (fault_now(LSM_FAULT_MAP)) return nullptr;
+        entry->shell = lsm::allocate(*entry, size_bytes);
+        return entry->shell ? record(std::move(entry)) : nullptr;
     }
 
     // Repacking types take a buffer of the plain CPU type (ours by then) and exchange some of its functions.
@@ -116,7 +110,7 @@ struct BufferHooks {
         entry.live             = entry.inner;
         entry.live.free_buffer = free_buffer;
         entry.live.init_tensor = init_tensor;
-        if (entry.provider && entry.provider->zero) entry.live.clear = clear;
+        if (entry.provider && (entry.provider->zero || entry.provider->moves())) entry.live.clear = clear;
         entry.shell->iface = entry.live;
     }
 
@@ -130,10 +124,14 @@ struct BufferHooks {
             ledger.entries_.erase(it);
         }
         if (!entry->resident) n_released--;
-        if (entry->inner.free_buffer) entry->inner.free_buffer(buffer);
-        if (!entry->provider) return;
-        if (entry->resident) entry->provider->unmap(entry->region);
-        entry->provider->unreserve(entry->region);
+        free_memory(*entry);
+    }
+
+    // Of a released buffer: where it was last. Nothing reads there, and tensors keep their distance from it.
+    static void * last_base(ggml_backend_buffer_t buffer) {
+        auto & ledger = Ledger::instance();
+        std::lock_guard lock(ledger.mutex_);
+        return ledger.find(buffer)->region.address;
     }
 
     static ggml_status init_tensor(ggml_backend_buffer_t buffer, ggml_tensor * tensor) {
@@ -149,6 +147,8 @@ struct BufferHooks {
                 buffer->iface.init_tensor  = inner;
             } else if (!tensor->view_src && tensor->op == GGML_OP_NONE) {
                 entry->tensors.push_back(tensor);
+            } else if (tensor->view_src && !entry->complete && !entry->weights() && !entry->bound && entry->provider && entry->provider->moves()) {
+                entry->views.push_back(tensor);
             }
         }
         return inner ? inner(buffer, tensor) : GGML_STATUS_SUCCESS;
@@ -161,7 +161,8 @@ struct BufferHooks {
             std::lock_guard lock(ledger.mutex_);
             entry = ledger.find(buffer);
         }
-        if (value == 0 && entry->provider->zero(entry->region)) return;
+        entry->complete = true;  // caches are cleared when all that belongs to them is made
+        if (value == 0 && entry->provider->zero && entry->provider->zero(entry->region)) return;
         entry->inner.clear(buffer, value);
     }
 };
@@ -176,8 +177,8 @@ void Ledger::hook_type(ggml_backend_buffer_type_t type, const Provider * provide
     type->iface.alloc_buffer = BufferHooks::allocate;
 }
 
-void Ledger::hook_cpu_device(ggml_backend_dev_t device) {
-    hook_type(ggml_backend_dev_buffer_type(device), &cpu_provider());
+void Ledger::hook_device(ggml_backend_dev_t device, const Provider & provider) {
+    hook_type(ggml_backend_dev_buffer_type(device), &provider);
     const auto extra_types = reinterpret_cast<ggml_backend_dev_get_extra_bufts_t>(
         ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(device), "ggml_backend_dev_get_extra_bufts"));
     if (extra_types) {
@@ -186,13 +187,23 @@ void Ledger::hook_cpu_device(ggml_backend_dev_t device) {
     hook_graph_compute(device);
 }
 
-Status Ledger::install(int devices) {
+namespace {
+const Provider * provider_of(ggml_backend_dev_t device) {
+    const std::string backend = ggml_backend_reg_name(ggml_backend_dev_backend_reg(device));
+    if (backend == "CPU") return &cpu_provider();
+    if (backend == "Vulkan") return &vulkan_provider();
+    return nullptr;
+}
+}  // namespace
+
+Status Ledger::install() {
     std::lock_guard lock(mutex_);
     if (installed_) return {};
-    if (devices != LSM_DEVICES_CPU) return Status::error(LSM_E_ARGUMENT, "only the CPU's buffers can be hooked by this build");
-    ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-    if (!cpu) return Status::error(LSM_E_FAILED, "this build of llama.cpp has no CPU backend");
-    hook_cpu_device(cpu);
+    if (!ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU)) return Status::error(LSM_E_FAILED, "this build of llama.cpp has no CPU backend");
+    for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
+        ggml_backend_dev_t device = ggml_backend_dev_get(i);
+        if (const Provider * provider = provider_of(device)) hook_device(device, *provider);
+    }
     installed_ = true;
     return {};
 }
@@ -232,7 +243,7 @@ bool Ledger::any_released(int owner, int classes) {
 void Ledger::mark_released(Entry & entry) {
     entry.shell->iface             = released_interface;
     entry.shell->iface.free_buffer = BufferHooks::free_buffer;
-    entry.shell->iface.get_base    = entry.inner.get_base;  // the address is still ours
+    entry.shell->iface.get_base    = BufferHooks::last_base;
     entry.resident                 = false;
     n_released++;
 }

@@ -39,6 +39,8 @@ struct Entry {
     ggml_backend_buffer_t shell    = nullptr;  // llama.cpp holds this pointer: it lives from allocation to free
     const Provider *      provider = nullptr;  // null: a buffer type that makes its own memory; counted, never moved
     Region                region;
+    ggml_backend_buffer_type_t type = nullptr;  // the hooked type that allocated it, and its own function
+    AllocBuffer           original  = nullptr;
     int                   owner       = 0;
     int                   scope_class = LSM_CLASS_AUTO;
     std::atomic<bool>     resident    = true;
@@ -47,6 +49,8 @@ struct Entry {
     ggml_backend_buffer_i live  = {};  // the same with our wrappers in front: what a resident shell shows
 
     std::vector<ggml_tensor *> tensors;  // leaves only; views share their source's memory
+    std::vector<ggml_tensor *> views;    // made with the buffer, as lasting as the leaves; where it moves they move too
+    bool                       complete = false;  // views that come later are a graph's, and go with it
 
     bool                    bound = false;  // the two lists below say how the weights come back
     std::vector<FileTensor> from_file;
@@ -68,7 +72,7 @@ class Ledger {
 public:
     static Ledger & instance();
 
-    Status install(int devices);
+    Status install();
 
     // For the owner's own thread: the pointers are valid until that thread frees a buffer.
     std::vector<Entry *> entries(int owner, int classes);
@@ -81,6 +85,9 @@ public:
     void mark_released(Entry &);
     void mark_resident(Entry &);
     void drop_kept_pages(ggml_backend_buffer_t);
+
+    // For tests: the CPU's buffers that are made from now on move when they come back.
+    void let_cpu_buffers_move(bool yes) { cpu_buffers_move_ = yes; }
 
     std::vector<std::shared_ptr<Source>> sources(int owner, int memory_class);
     void add_source(int owner, std::shared_ptr<Source>);
@@ -100,10 +107,11 @@ private:
     Entry * find(ggml_backend_buffer_t);
     template <typename Visit> void visit(int owner, int classes, Visit &&);
     void hook_type(ggml_backend_buffer_type_t, const Provider *);
-    void hook_cpu_device(ggml_backend_dev_t);
+    void hook_device(ggml_backend_dev_t, const Provider &);
 
     std::mutex mutex_;
     bool       installed_ = false;
+    std::atomic<bool> cpu_buffers_move_ = false;
     std::unordered_map<ggml_backend_buffer_t, std::unique_ptr<Entry>> entries_;
     std::unordered_map<ggml_backend_buffer_type_t, TypeHook>         types_;
     std::unordered_map<int, std::vector<std::shared_ptr<Source>>>    sources_;

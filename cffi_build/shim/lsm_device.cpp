@@ -3,6 +3,7 @@
 #include "faults.hpp"
 #include "ledger.hpp"
 #include "move.hpp"
+#include "rebase.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -59,8 +60,8 @@ Status bind_sources(int owner, int memory_class) {
 
 extern "C" {
 
-int lsm_device_install(int devices, char * err, int err_len) {
-    return lsm::guarded(err, err_len, [&] { return lsm::Ledger::instance().install(devices); });
+int lsm_device_install(char * err, int err_len) {
+    return lsm::guarded(err, err_len, [&] { return lsm::Ledger::instance().install(); });
 }
 
 void lsm_device_spill_dir(const char * path) { lsm::set_spill_folder(path ? path : ""); }
@@ -97,8 +98,14 @@ void lsm_device_bytes(int owner, int classes, uint64_t * out) {
 
 int lsm_device_allocation_failed(void) { return lsm::take_allocation_failure() ? 1 : 0; }
 
+void lsm_device_watch_context(int owner, struct llama_context * ctx) { lsm::watch_context(owner, ctx); }
+
+void lsm_device_unwatch_context(struct llama_context * ctx) { lsm::unwatch_context(ctx); }
+
 void lsm_device_forget(int owner) { lsm::Ledger::instance().forget_sources(owner); }
 
 void lsm_device_fail_at(int fault_point, int n) { lsm::arm_fault(fault_point, n); }
+
+void lsm_device_let_cpu_buffers_move(int yes) { lsm::Ledger::instance().let_cpu_buffers_move(yes != 0); }
 
 }  // extern "C"

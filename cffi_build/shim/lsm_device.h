@@ -1,7 +1,8 @@
 // Device memory that comes and goes: release and restore, in place, what a loaded llama.cpp model holds on its device.
 //
-// Addresses never change: a released buffer keeps its reserved address range, so tensors, cached graphs and llama.cpp's own
-// pointers stay valid and only the memory underneath is given back.
+// Where the device can keep addresses they never change: a released buffer keeps its reserved range, so tensors, cached graphs and
+// llama.cpp's own pointers stay valid and only the memory underneath is given back. Elsewhere (Vulkan) a restored buffer is a new one:
+// tensors are moved, and the contexts of the owner forget the graph that they keep.
 //
 // Rules for the caller:
 //   * lsm_device_install() comes before the first model or context.
@@ -12,6 +13,7 @@
 //     lsm_device_bytes() may be called from any thread.
 //   * Every function that can fail returns 0 or a negative LSM_E_ code and writes a sentence into `err` (always terminated).
 #pragma once
+#include "llama.h"
 #include <stdint.h>
 #ifdef __cplusplus
 extern "C" {
@@ -40,8 +42,6 @@ enum lsm_error {
     LSM_E_SPILL           = -109, // the spill folder cannot take released memory or give it back; nothing changed
 };
 
-enum lsm_devices { LSM_DEVICES_CPU = 1 };
-
 enum lsm_fault_point {
     LSM_FAULT_MAP        = 0, // the device has no room
     LSM_FAULT_FILL       = 1, // a model's file cannot be read
@@ -50,8 +50,8 @@ enum lsm_fault_point {
     LSM_FAULT_UNNAMED    = 4, // the file system has no files without a name
 };
 
-// Hooks the buffer types and the graph entry of the named kinds of devices (bits of lsm_devices). Later calls add nothing and return 0.
-int lsm_device_install(int devices, char * err, int err_len);
+// Hooks the buffer types and the graph entry of every device of a kind that is known here. Later calls add nothing and return 0.
+int lsm_device_install(char * err, int err_len);
 
 // The folder for copies of device memory that is the host's own RAM (the CPU's): files without a name, whose bytes are no memory of this
 // process. It is made, for this user alone, when first needed. Null, as at first: such copies stay in host memory, and nothing is saved by them.
@@ -79,11 +79,18 @@ void lsm_device_bytes(int owner, int classes, uint64_t * out);
 // 1 if an allocation for a scope of this thread has failed since the last call, else 0. Tells why llama.cpp returned NULL.
 int lsm_device_allocation_failed(void);
 
+// From the making of a context to just before it is freed: a restore that moves buffers must reach the owner's contexts.
+void lsm_device_watch_context(int owner, struct llama_context * ctx);
+void lsm_device_unwatch_context(struct llama_context * ctx);
+
 // After the owner's model and contexts are freed: closes its files. Its buffers have left the ledger by themselves.
 void lsm_device_forget(int owner);
 
 // For tests: the n-th (from 0) passage of this point from now on fails, once. Negative n disarms it.
 void lsm_device_fail_at(int fault_point, int n);
+
+// For tests: the CPU's buffers that are made from now on come back at other addresses (1), or at the same ones (0, as at first).
+void lsm_device_let_cpu_buffers_move(int yes);
 
 #ifdef __cplusplus
 }

@@ -2,6 +2,7 @@
 #include "move.hpp"
 #include "copies.hpp"
 #include "faults.hpp"
+#include "rebase.hpp"
 
 #include <algorithm>
 #include <set>
@@ -41,13 +42,11 @@ Status sources_unchanged(const std::vector<Entry *> & entries) {
     return {};
 }
 
-bool map(Entry & entry) { return !fault_now(LSM_FAULT_MAP) && entry.provider->map(entry.region); }
-
 // Takes all the memory, or none of it.
-Status map_all(const std::vector<Entry *> & entries) {
+Status take_all(const std::vector<Entry *> & entries) {
     for (size_t i = 0; i < entries.size(); i++) {
-        if (map(*entries[i])) continue;
-        for (size_t j = 0; j < i; j++) entries[j]->provider->unmap(entries[j]->region);
+        if (!fault_now(LSM_FAULT_MAP) && take_memory(*entries[i])) continue;
+        for (size_t j = 0; j < i; j++) give_back_memory(*entries[j]);
         return Status::error(LSM_E_NO_MEMORY, "the device has no room for " + std::to_string(entries[i]->region.size_bytes) + " bytes");
     }
     return {};
@@ -75,7 +74,7 @@ Status release(int owner, int classes) {
     }
     for (Entry * entry : entries) {
         // A refusal here (the kernel's limit of mappings) leaves this buffer and those after it resident and whole.
-        if (!entry->provider->unmap(entry->region)) {
+        if (!give_back_memory(*entry)) {
             for (Entry * rest : entries) if (rest->resident) drop_saved(*rest);
             return Status::error(LSM_E_FAILED, "the device did not take back " + std::to_string(entry->region.size_bytes) + " bytes: try again");
         }
@@ -89,15 +88,16 @@ Status restore(int owner, int classes) {
     if (!call.entered) return busy(owner);
     const auto entries = entries_where(owner, classes, false);
     if (auto status = sources_unchanged(entries); !status.ok()) return status;
-    if (auto status = map_all(entries); !status.ok()) return status;
+    if (auto status = take_all(entries); !status.ok()) return status;
     if (auto status = fill_all(entries); !status.ok()) {
-        for (Entry * entry : entries) entry->provider->unmap(entry->region);
+        for (Entry * entry : entries) give_back_memory(*entry);
         return status;
     }
     for (Entry * entry : entries) {
         Ledger::instance().mark_resident(*entry);
         drop_saved(*entry);  // only now: until here every copy could still be needed
     }
+    if (std::any_of(entries.begin(), entries.end(), [](const Entry * entry) { return entry->provider->moves(); })) forget_graphs(owner);
     return {};
 }
 

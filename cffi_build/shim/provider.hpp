@@ -19,6 +19,7 @@ struct Provider {
     bool host_memory;  // the CPU can read and write the addresses directly
     bool host_ram;     // and it is the host's own RAM: what a release keeps of it goes to a file
 
+    // Fixed addresses: a tensor stays where it is. All five are null in a provider whose buffers move.
     bool (*reserve)(Region &, size_t size_bytes);
     bool (*map)(Region &);    // fresh memory, all zero
     bool (*unmap)(Region &);  // the memory goes back, the addresses stay ours
@@ -32,8 +33,15 @@ struct Provider {
 
     // Optional. One flag per 4 KiB page: false where the page was never written and reads as zero. Empty when unknown.
     std::vector<bool> (*touched_pages)(const Region &);
+
+    // For a provider whose buffers move, and optional there: a new buffer in place of the hooked type's own allocation.
+    ggml_backend_buffer_t (*allocate)(ggml_backend_buffer_type_t, size_t size_bytes);
+
+    bool moves() const { return map == nullptr; }
 };
 
 const Provider & cpu_provider();
+const Provider & moving_cpu_provider();  // for tests of the moving kind
+const Provider & vulkan_provider();
 
 }  // namespace lsm

@@ -18,6 +18,8 @@ from tests import tiny_models
 from tests.native.runner import ALL, Trace, cycle, open_context, story
 from tests.tiny_adapters import N_EMBD, write_lora
 
+pytestmark = pytest.mark.usefixtures("addresses")
+
 WITH_ADAPTERS = (*ALL, "adapters")
 
 

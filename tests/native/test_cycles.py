@@ -12,6 +12,8 @@ from lsm.native.model import Model
 from tests import tiny_models
 from tests.native.runner import ALL, Runner, cycle, open_context, prompt_tokens, story
 
+pytestmark = pytest.mark.usefixtures("addresses")
+
 TINY: dict[str, Callable[[Path], Path]] = {
     "llama": tiny_models.write_llama,
     "gemma3": tiny_models.write_gemma3,

@@ -15,6 +15,8 @@ from lsm.native.memory import DeviceMemory
 from lsm.native.model import Model
 from tests.native.runner import ALL, open_context, story
 
+pytestmark = pytest.mark.usefixtures("addresses")
+
 
 @pytest.fixture(autouse=True)
 def disarm() -> Iterator[None]:

@@ -108,6 +108,7 @@ class Context:
                 raise DeviceMemoryError(f"the device has no room for a context of {n_ctx} positions; lower n_ctx or free some memory")
             raise ServerError("llama.cpp refuses to make a context with these settings; its log says why")
         self.owner = owner
+        lib.lsm_device_watch_context(owner, self.handle)
         self._memory = lib.llama_get_memory(self.handle)
         self._interrupt = ffi.new("int32_t *")
         lib.lsm_step_abort_on(self.handle, self._interrupt)
@@ -328,6 +329,7 @@ class Context:
     def close(self) -> None:
         """Also while its memory is released. Idempotent."""
         if self.handle:
+            lib.lsm_device_unwatch_context(self.handle)
             lib.llama_free(self.handle)
             self.handle = ffi.NULL
             self._model.contexts.discard(self)

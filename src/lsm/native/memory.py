@@ -71,7 +71,7 @@ def install() -> None:
     """
     lib.llama_backend_init()
     err = message_buffer()
-    check(lib.lsm_device_install(lib.LSM_DEVICES_CPU, err, len(err)), err)
+    check(lib.lsm_device_install(err, len(err)), err)
     lib.lsm_device_spill_dir(os.fsencode(spill_directory(os.environ)))
 
 
@@ -103,7 +103,7 @@ class DeviceMemory:
         check(lib.lsm_device_release(self.owner, _bits(classes), err, len(err)), err)
 
     def restore(self, *classes: MemoryClass | str) -> None:
-        """Take the memory again, at the same addresses and with the same contents. Idempotent; all of the classes or none.
+        """Take the memory again, with the same contents. Idempotent; all of the classes or none.
 
         Raises:
             DeviceMemoryError: the device has no room; everything is as before, try again.
