@@ -20,7 +20,7 @@ LLAMA_HEADERS = ("llama.h", "mtmd.h", "mtmd-helper.h", "ggml-cpu.h")
 KEPT_HEADERS = re.compile(r"(llama|ggml|ggml-(backend|alloc|opt|cpu)|gguf|mtmd|mtmd-helper|lsm_\w+)\.h")
 WANTED = re.compile(
     r"(llama|mtmd|lsm)_\w+"
-    r"|ggml_backend_(dev|reg)_\w+|ggml_backend_(name|get_device|load_all)"
+    r"|ggml_backend_(dev|reg)_\w+|ggml_backend_(name|buft_name|get_device|load_all)"
     r"|ggml_(version|commit|type_name|type_size|blck_size|row_size|is_quantized|time_us|log_set|nbytes)"
     r"|ggml_(backend_)?cpu_\w+"
 )

@@ -106,7 +106,7 @@ def test_unified_cache_is_undecided_until_said() -> None:
 
 def test_unknown_flag_names_the_nearest() -> None:
     """C: unknown -> usage error."""
-    assert refusal("--prot", "1") == "--prot is not known; did you mean --port?"
+    assert refusal("--porrt", "1") == "--porrt is not known; did you mean --port?"
     assert "--help" in refusal("--zzzzzzzzzzzz")
     assert "stands alone" in refusal("other.gguf")
 

@@ -84,7 +84,7 @@ def test_port_in_use_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
-        (["--prot", "1"], "--prot is not known; did you mean --port?"),
+        (["--porrt", "1"], "--porrt is not known; did you mean --port?"),
         ([], "no model given"),
         (["--log-file", "/", "-m", "x"], "--log-file"),
     ],

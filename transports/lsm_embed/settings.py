@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lsm.api import Options, Sampling
 from lsm.config import SETTINGS, Setting, Settings
+from lsm.config.building import build_settings
 from lsm.config.files import merge_files
 from lsm.config.settings import HTTP, LOG
 from lsm.errors import ConfigError
@@ -36,10 +35,8 @@ def settings_for(models: Models, changes: Mapping[str, Any]) -> Settings:
         raise ConfigError(f"no model given: name at least one, as in {EXAMPLE}")
     aliases = tuple(map(_alias, models))
     values = {_known(name).name: _checked(name, value) for name, value in changes.items() if value is not None}
-    sampling = dataclasses.replace(Sampling(), **_under("options.sampling.", values))
-    options = dataclasses.replace(Options(sampling=sampling), **_under("options.", values))
     paths = tuple(_path(alias, path) for alias, path in models.items())
-    return merge_files(Settings(model_paths=paths, aliases=aliases, options=options, **_under("", values)))
+    return merge_files(build_settings({**values, "model_paths": paths, "aliases": aliases}))
 
 
 def _alias(alias: Any) -> str:
@@ -73,8 +70,3 @@ def _checked(name: str, value: Any) -> Any:
     except ValueError as refusal:
         raise ConfigError(f"{name}: {shown(value)} {refusal}") from None
 
-
-def _under(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values whose name is `prefix` and one word."""
-    stripped = {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
-    return {name: value for name, value in stripped.items() if "." not in name}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lsm.errors import ConfigError
 from lsm.gbnf import check_grammar
+from lsm.tuning import Computing, Loading
 
 if TYPE_CHECKING:
     from lsm.config.settings import Settings
@@ -19,6 +20,24 @@ def check_together(settings: Settings) -> None:
     _check_cache_types(settings)
     _check_names(settings)
     _check_grammar(settings.options.sampling.grammar)
+    _check_loading(settings.loading)
+    _check_computing(settings.computing)
+
+
+def _check_loading(loading: Loading) -> None:
+    if "mlock" in loading.load_mode:
+        raise ConfigError(f"--load-mode {loading.load_mode}: locked memory cannot be given back to other models: take none or mmap")
+    if loading.lazy_mode == "on" and loading.load_mode != "mmap":
+        raise ConfigError("--lazy-mode on reads rows out of the mapped file: add --load-mode mmap")
+
+
+def _check_computing(computing: Computing) -> None:
+    if computing.rerank and computing.pooling not in (None, "rank"):
+        raise ConfigError(f"--rerank is --pooling rank, but --pooling is {computing.pooling}: leave one away")
+    if computing.pooling is not None and not computing.embeds:
+        raise ConfigError("--pooling is about embeddings: add --embeddings")
+    if computing.rope_scale and computing.rope_freq_scale:
+        raise ConfigError("--rope-scale and --rope-freq-scale say the same in two ways: leave one away")
 
 
 def _check_batches(settings: Settings) -> None:

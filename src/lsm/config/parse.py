@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from lsm.config.building import build_settings
 from lsm.config.files import merge_files
 from lsm.config.refused import REFUSED
 from lsm.config.setting import Setting
 from lsm.config.settings import BY_SPELLING, SETTINGS, Settings
 from lsm.errors import ConfigError
-from lsm.values import Options, Sampling
 
 HELP_FLAGS = ("-h", "--help")
 VERSION_FLAGS = ("--version",)
@@ -28,24 +28,12 @@ def parse_arguments(argv: Sequence[str], environ: Mapping[str, str], program: st
     warnings: list[str] = []
     given = {**_from_environment(environ, warnings, program), **_from_command_line(argv, warnings, program)}
     values = {entry.name: _value(entry, given[entry.name]) for entry in SETTINGS if entry.name in given}
-    settings = merge_files(_build(values))
+    settings = merge_files(build_settings(values))
     if not settings.model_paths:
         raise ConfigError("no model given: name a GGUF file with -m FILE (`lsm pull smollm2` fetches a small one)")
     if settings.vram_budget is not None:
         warnings.append("--vram-budget is not acted upon yet: models take turns on the device, one at a time")
     return replace(settings, warnings=tuple(warnings))
-
-
-def _build(values: Mapping[str, Any]) -> Settings:
-    sampling = replace(Sampling(), **_under("options.sampling.", values))
-    options = replace(Options(sampling=sampling), **_under("options.", values))
-    return Settings(options=options, **_under("", values))
-
-
-def _under(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values whose name is `prefix` and one word."""
-    stripped = {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
-    return {name: value for name, value in stripped.items() if "." not in name}
 
 
 def _from_command_line(argv: Sequence[str], warnings: list[str], program: str) -> Given:

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 _NOT_YET = "is not supported yet"
 _LOCAL = "is not supported: models are local files here. Name one with -m FILE, or fetch a demo model with `lsm pull NAME`"
 _ALWAYS_ON = "is not needed: it is always on here. Leave it away"
-_LOAD_MODE = "is gone: llama-server replaced it by --load-mode. lsm reads weights from the file itself each time they return; leave it away"
+_GONE = "is gone: llama-server replaced it by"
+_OPENMP = "is not supported: OpenMP runs the threads"
 _SPECULATIVE = f"{_NOT_YET} (speculative decoding)"
 
 _REASONS: tuple[tuple[str, str], ...] = (
@@ -18,28 +19,26 @@ _REASONS: tuple[tuple[str, str], ...] = (
     ("--embd-gemma-default --fim-qwen-1.5b-default --fim-qwen-3b-default --fim-qwen-7b-default --fim-qwen-7b-spec", _LOCAL),
     ("--fim-qwen-14b-spec --fim-qwen-30b-default --gpt-oss-20b-default --gpt-oss-120b-default", _LOCAL),
     ("--vision-gemma-4b-default --vision-gemma-12b-default", _LOCAL),
-    ("--mmap --no-mmap --mlock -dio --direct-io --no-direct-io", _LOAD_MODE),
-    ("-lm --load-mode -lzm --lazy-mode", f"{_NOT_YET}: lsm reads weights from the file itself each time they return to the device"),
-    ("--tensor-read-lazy", "is gone: llama-server replaced it by --lazy-mode, which is not supported yet"),
+    ("--mmap", f"{_GONE} --load-mode mmap"),
+    ("--no-mmap --no-direct-io", f"{_GONE} --load-mode none"),
+    ("-dio --direct-io", f"{_GONE} --load-mode dio"),
+    ("--mlock", f"{_GONE} --load-mode mlock, which is refused here: locked memory cannot be given back"),
+    ("--tensor-read-lazy", f"{_GONE} --lazy-mode"),
     ("-sm --split-mode -ts --tensor-split -mg --main-gpu -dev --device --list-devices --rpc", f"{_NOT_YET} (several devices)"),
     (
         "-ngl --gpu-layers --n-gpu-layers",
         f"{_NOT_YET}: only the CPU backend's memory can leave and come back so far, so all layers stay there. Leave it away",
     ),
-    ("-ot --override-tensor -cmoe --cpu-moe -ncmoe --n-cpu-moe -ncffn --n-cpu-ffn --override-kv --check-tensors", _NOT_YET),
-    ("--repack -nr --no-repack --no-host --numa -kvo --kv-offload -nkvo --no-kv-offload --op-offload --no-op-offload", _NOT_YET),
-    ("-fit --fit -fitt --fit-target -fitc --fit-ctx", f"{_NOT_YET} (fitting a model into memory): set --ctx-size"),
+    ("--numa", _NOT_YET),
+    ("-fitp --fit-print", "is a tool of llama.cpp's: the log of the load says what was fitted"),
     ("--lora --lora-scaled --lora-init-without-apply", f"{_NOT_YET} (LoRA adapters)"),
     ("--control-vector --control-vector-scaled --control-vector-layer-range", f"{_NOT_YET} (control vectors)"),
-    ("--kv-unified-per-slot --rope-scaling --rope-scale --rope-freq-base --rope-freq-scale", _NOT_YET),
-    ("--yarn-orig-ctx --yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast", _NOT_YET),
-    (
-        "-C --cpu-mask -Cr --cpu-range --cpu-strict --prio --poll -Cb --cpu-mask-batch -Crb --cpu-range-batch",
-        f"{_NOT_YET}: use taskset or a cgroup",
-    ),
-    ("--cpu-strict-batch --prio-batch --poll-batch", f"{_NOT_YET}: use taskset or a cgroup"),
-    ("--pooling --embedding --embeddings --rerank --reranking --embd-normalize", f"{_NOT_YET} (embeddings and reranking)"),
-    ("--perf --no-perf --warmup --no-warmup", _NOT_YET),
+    ("--kv-unified-per-slot", _NOT_YET),
+    ("-Cb --cpu-mask-batch -Crb --cpu-range-batch", "is not supported: the threads of prompts are those of generation, see --cpu-mask"),
+    ("--prio-batch", "is not supported: the threads of prompts are those of generation, see --prio"),
+    ("--cpu-strict --cpu-strict-batch", f"{_OPENMP}: OMP_PROC_BIND=true in the environment gives each thread a CPU of its own"),
+    ("--poll --poll-batch", f"{_OPENMP}: GOMP_SPINCOUNT in the environment says how long they wait before they sleep"),
+    ("--perf --no-perf", _NOT_YET),
     ("-dt --defrag-thold", "is gone: llama.cpp ignores it"),
     ("-ctxcp --ctx-checkpoints --swa-checkpoints -cms --checkpoint-min-step", f"{_NOT_YET} (context checkpoints)"),
     ("-cram --cache-ram --cache-idle-slots --no-cache-idle-slots --cache-reuse", f"{_NOT_YET} (a prompt cache beside the slots)"),
@@ -50,7 +49,7 @@ _REASONS: tuple[tuple[str, str], ...] = (
     ("--no-jinja", "is not supported: chat templates are Jinja here"),
     ("--adaptive-target --adaptive-decay -bs --backend-sampling", _NOT_YET),
     ("-j --json-schema -jf --json-schema-file", f"{_NOT_YET} as a default: put it into the request"),
-    ("-e --escape --no-escape --spm-infill", _NOT_YET),
+    ("-e --escape --no-escape", _NOT_YET),
     (
         "-mm --mmproj -mmu --mmproj-url --mmproj-auto --no-mmproj --no-mmproj-auto --mmproj-offload --no-mmproj-offload",
         f"{_NOT_YET} (images and audio)",

@@ -11,6 +11,8 @@ from lsm.config.checks import check_together
 from lsm.config.generation import GENERATION
 from lsm.config.readers import Choice, CommaList, FilePath, Number, Prefix, SizeOrAuto, Text, UrlList, Whole
 from lsm.config.setting import Setting, setting, settings_of, switch
+from lsm.config.tuning import TUNING
+from lsm.tuning import Computing, Loading
 from lsm.values import Options
 
 MODELS = "Models"
@@ -221,6 +223,9 @@ class Settings:
         help="hand the device on, even within an answer, once another has waited this long; 0: never within an answer",
     )
 
+    loading: Loading = field(default_factory=Loading)
+    computing: Computing = field(default_factory=Computing)
+
     options: Options = field(default_factory=Options)  # what a request that does not say otherwise gets
     grammar_file: Path | None = setting(
         "--grammar-file", group=GENERATION[0].group, read=FilePath(), default=None, help="file with the grammar"
@@ -343,6 +348,6 @@ class Settings:
         return tuple(ModelSource(path, name) for path, name in zip(self.model_paths, names, strict=True))
 
 
-SETTINGS: tuple[Setting, ...] = (*settings_of(Settings), *GENERATION)
+SETTINGS: tuple[Setting, ...] = (*settings_of(Settings), *TUNING, *GENERATION)
 BY_SPELLING = {spelling: entry for entry in SETTINGS for spelling in entry.spellings}
 GROUPS: tuple[str, ...] = tuple(dict.fromkeys(entry.group for entry in SETTINGS))

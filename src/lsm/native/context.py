@@ -9,14 +9,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from lsm.errors import ConfigError, DeviceMemoryError, InvalidRequest, NotSupported, ServerError
+from lsm.errors import DeviceMemoryError, InvalidRequest, NotSupported, ServerError
 from lsm.native.adapter import Adapter
 from lsm.native.checks import check, message_buffer
 from lsm.native.library import ffi, lib
 from lsm.native.memory import MemoryClass, owner_scope
 from lsm.native.model import Model
+from lsm.native.params import POOLING_NAMES, lookup, set_computing
 from lsm.native.sampler import Sampler
 from lsm.native.vocab import Tokens
+from lsm.tuning import Computing
 
 __all__ = ["CACHE_TYPES", "Context", "Step"]
 
@@ -63,7 +65,7 @@ class Context:
         kv_unified: one cache that all sequences share, rather than an equal part for each.
         flash_attn: auto, on or off.  type_k, type_v: a key of CACHE_TYPES.
         n_outputs_max: rows with logits in one batch; 0: one for each sequence. Each costs n_vocab floats of compute memory, so
-            llama.cpp's own default of n_batch costs half a gigabyte where the vocabulary is large. With `embeddings` it is n_batch.
+            llama.cpp's own default of n_batch costs half a gigabyte where the vocabulary is large. For embeddings, and in a model with an encoder, it is n_batch.
 
     Raises:
         ConfigError: a value that llama.cpp does not know.
@@ -87,18 +89,19 @@ class Context:
         type_k: str = "f16",
         type_v: str = "f16",
         swa_full: bool = False,
-        embeddings: bool = False,
         n_outputs_max: int = 0,
+        computing: Computing = Computing(),
     ) -> None:
         params = lib.llama_context_default_params()
         params.n_ctx, params.n_batch, params.n_ubatch, params.n_seq_max = n_ctx, n_batch, n_ubatch, n_seq_max
         params.n_threads, params.n_threads_batch = threads, threads_batch
-        params.flash_attn_type = _lookup(FLASH_ATTENTION, flash_attn, "flash_attn")
-        params.type_k = _lookup(CACHE_TYPES, type_k, "type_k")
-        params.type_v = _lookup(CACHE_TYPES, type_v, "type_v")
-        params.kv_unified, params.swa_full, params.embeddings = kv_unified, swa_full, embeddings
+        params.flash_attn_type = lookup(FLASH_ATTENTION, flash_attn, "flash_attn")
+        params.type_k = lookup(CACHE_TYPES, type_k, "type_k")
+        params.type_v = lookup(CACHE_TYPES, type_v, "type_v")
+        params.kv_unified, params.swa_full = kv_unified, swa_full
+        set_computing(params, computing)
         params.no_perf = True
-        self.n_outputs_max = n_batch if embeddings else max(n_outputs_max, n_seq_max)
+        self.n_outputs_max = n_batch if computing.embeds or model.has_encoder else max(n_outputs_max, n_seq_max)
         params.n_outputs_max = self.n_outputs_max
         lib.lsm_device_allocation_failed()  # forget an earlier one
         with owner_scope(owner):
@@ -119,6 +122,8 @@ class Context:
         self.n_seq_max: int = lib.llama_n_seq_max(self.handle)
         self.can_shift = bool(self._memory and lib.llama_memory_can_shift(self._memory))
         self.kv_unified = kv_unified
+        self.has_memory = bool(self._memory)
+        self.pooling = POOLING_NAMES[lib.llama_pooling_type(self.handle)]
         self.n_vocab = model.vocab.n_tokens
         self.n_embd_out: int = lib.llama_model_n_embd_out(model.handle)
         self.n_classes: int = lib.llama_model_n_cls_out(model.handle)
@@ -201,8 +206,7 @@ class Context:
 
     def sequence_embedding(self, sequence: int) -> Floats:
         """(n_embd_out,) float32, a copy: the pooled embedding of a sequence; for rerankers its scores (n_classes,)."""
-        ranks = lib.llama_pooling_type(self.handle) == lib.LLAMA_POOLING_TYPE_RANK
-        n = self.n_classes if ranks else self.n_embd_out
+        n = self.n_classes if self.pooling == "rank" else self.n_embd_out
         return self._row(lib.llama_get_embeddings_seq(self.handle, sequence), n, f"sequence {sequence} has no pooled embedding")
 
     def synchronize(self) -> None:
@@ -354,12 +358,6 @@ class Context:
         if not pointer:
             raise InvalidRequest(missing)
         return np.frombuffer(ffi.buffer(pointer, 4 * n), np.float32).copy()
-
-
-def _lookup(table: dict[str, int], value: str, field: str) -> int:
-    if value not in table:
-        raise ConfigError(f"{field}: '{value}' is not one of {', '.join(table)}")
-    return table[value]
 
 
 def _int32(array: Tokens) -> Any:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 from lsm.errors import DeviceMemoryError, LoadCancelled, ModelFileError
 from lsm.native.library import ffi, lib
 from lsm.native.memory import DeviceMemory, install, owner_scope
+from lsm.native.params import set_loading
 from lsm.native.vocab import Vocab
+from lsm.tuning import Loading
 
 if TYPE_CHECKING:
     from lsm.native.adapter import Adapter
@@ -33,8 +35,9 @@ class Model:
     `memory` moves the model's device memory; everything else here works while it is released.
     """
 
-    def __init__(self, handle: Any, owner: int, path: Path) -> None:
+    def __init__(self, handle: Any, owner: int, path: Path, kept: object = None) -> None:
         self.handle = handle
+        self._kept = kept  # what llama.cpp still points to
         self.owner = owner
         self.path = path
         self.memory = DeviceMemory(owner)
@@ -55,14 +58,16 @@ class Model:
         self.adapters: set[Adapter] = set()  # likewise
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], owner: int, *, progress: Progress | None = None) -> Self:
+    def load(cls, path: str | os.PathLike[str], owner: int, *, progress: Progress | None = None, loading: Loading = Loading()) -> Self:
         """Read a GGUF file (or the first of a split model's files) into device memory.
 
         Args:
             owner: a positive number, unique among open models; names the model's memory from now on.
             progress: called with 0.0 to 1.0; returning False stops the load.
+            loading: how, and where to.
 
         Raises:
+            ConfigError: `loading` names what does not exist here.
             ModelFileError: the file is missing, broken, or of an architecture that this llama.cpp does not know.
             SourceChanged: the file was replaced while it was loaded.
             DeviceMemoryError: the device has no room; nothing is left behind.
@@ -76,10 +81,10 @@ class Model:
         try:
             for part in split_files(path):
                 memory.open_source(part)
-            handle = _load(path, owner, progress)
+            handle, kept = _load(path, owner, progress, loading)
             try:
                 memory.bind_sources()
-                model = cls(handle, owner, path)
+                model = cls(handle, owner, path, kept)
             except BaseException:
                 lib.llama_model_free(handle)
                 raise
@@ -127,20 +132,17 @@ def split_files(path: Path) -> list[Path]:
     return [path.with_name(f"{stem}-{i:05d}-of-{count}.gguf") for i in range(1, int(count) + 1)]
 
 
-def _load(path: Path, owner: int, progress: Progress | None) -> Any:
+def _load(path: Path, owner: int, progress: Progress | None, loading: Loading) -> tuple[Any, object]:
     params = lib.llama_model_default_params()
     no_devices = ffi.new("ggml_backend_dev_t[1]")  # ends with a null pointer at once; only the CPU's memory can be released so far
     params.devices = no_devices
-    # Mapped weights are page cache that we could not release; each byte must come through a buffer of ours.
-    params.load_mode = lib.LLAMA_LOAD_MODE_NONE
-    params.lazy_mode = lib.LLAMA_LAZY_MODE_OFF
-    params.use_extra_bufts = True
+    kept = set_loading(params, loading)
     lib.lsm_device_allocation_failed()  # forget an earlier one
     with owner_scope(owner), _progress_callback(progress) as (callback, stopped):
         params.progress_callback = callback
         handle = lib.llama_model_load_from_file(os.fsencode(path), params)
     if handle and not stopped:
-        return handle
+        return handle, kept
     if handle:  # stopped by the very last call, which llama.cpp does not heed
         lib.llama_model_free(handle)
     if stopped:

@@ -1,0 +1,28 @@
+"""Values by the names of settings into Settings, whose parts are dataclasses of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from lsm.config.settings import Settings
+from lsm.tuning import Computing, Loading
+from lsm.values import Options, Sampling
+
+
+def build_settings(values: Mapping[str, Any]) -> Settings:
+    """Dotted names are fields of a part: `options.sampling.top_k`.  Raises ConfigError for values that contradict each other."""
+    sampling = replace(Sampling(), **_under("options.sampling.", values))
+    return Settings(
+        options=replace(Options(sampling=sampling), **_under("options.", values)),
+        loading=replace(Loading(), **_under("loading.", values)),
+        computing=replace(Computing(), **_under("computing.", values)),
+        **_under("", values),
+    )
+
+
+def _under(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values whose name is `prefix` and one word."""
+    stripped = {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
+    return {name: value for name, value in stripped.items() if "." not in name}
