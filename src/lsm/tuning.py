@@ -37,10 +37,10 @@ class Loading:
     @property
     def placements(self) -> tuple[tuple[str, str], ...]:
         """(regular expression, buffer type): the first that a tensor's name matches decides where it goes."""
-        experts = ((MOE_TENSORS, CPU_BUFFER),) if self.cpu_moe else ()
-        experts += tuple((rf"blk\.{i}{MOE_TENSORS}", CPU_BUFFER) for i in range(self.n_cpu_moe))
-        dense = tuple((rf"blk\.{i}{DENSE_TENSORS}", CPU_BUFFER) for i in range(self.n_cpu_ffn))
-        return (*self.override_tensor, *experts, *dense)
+        patterns = [MOE_TENSORS] if self.cpu_moe else []
+        patterns += [rf"blk\.{i}{MOE_TENSORS}" for i in range(self.n_cpu_moe)]
+        patterns += [rf"blk\.{i}{DENSE_TENSORS}" for i in range(self.n_cpu_ffn)]
+        return (*self.override_tensor, *((pattern, CPU_BUFFER) for pattern in patterns))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,3 +86,7 @@ class Computing:
     def freq_scale(self) -> float:
         """Factor on RoPE's frequencies, by which the context grows inversely; 0: the model's."""
         return 1.0 / self.rope_scale if self.rope_scale else self.rope_freq_scale
+
+
+AS_IT_COMES = Loading()
+AS_THE_MODEL_SAYS = Computing()

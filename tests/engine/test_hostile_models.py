@@ -68,6 +68,7 @@ ENDED_THE_PROCESS: dict[str, tuple[Change, str]] = {
     "no group in use": (experts(8, 2, 4, 0), "llama.expert_group_used_count"),
     "all groups in use": (experts(8, 2, 4, 4), "llama.expert_group_used_count"),
     "unknown scaling": (label("llama.rope.scaling.type", "twice"), "llama.rope.scaling.type = 'twice'"),
+    "unknown pooling": (number("pooling_type", 5), "llama.pooling_type = 5"),
     "no pair for RoPE": (number("rope.dimension_count", 0), "llama.rope.dimension_count = 0"),
     "half a pair for RoPE": (number("rope.dimension_count", 63), "llama.rope.dimension_count = 63"),
     "more pairs than a head has": (number("rope.dimension_count", 66), "llama.rope.dimension_count = 66"),

@@ -14,6 +14,7 @@ from lsm.native.context import Context
 from lsm.native.model import Model
 from lsm.native.sampler import Sampler
 from lsm.native.vocab import Tokens
+from lsm.tuning import Computing
 from tests.native.runner import Runner, open_context, prompt_tokens
 
 
@@ -207,7 +208,7 @@ def test_a_context_pays_for_the_outputs_it_asks_for(real_model: Callable[[str], 
 
 def test_embeddings(model: Model) -> None:
     """B.5: a vector for each output row."""
-    with open_context(model, embeddings=True) as context:
+    with open_context(model, computing=Computing(embeddings=True)) as context:
         assert context.step(ints(5, 6), ints(0, 1), ints(0, 0), flags(1, 1), ints(0, 1)).code == 0
         first, second = context.embedding(0), context.embedding(1)
         assert first.shape == (model.n_embd,) and not np.array_equal(first, second)

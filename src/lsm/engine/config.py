@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lsm.engine.threads import usable_cores
+from lsm.tuning import Computing, Loading
 from lsm.values import Sampling
 
 AUTO_SLOTS = 4
@@ -36,6 +37,8 @@ class EngineConfig:
     swa_full: bool = False
     slot_prompt_similarity: float = 0.1
     sampling: Sampling = Sampling()
+    loading: Loading = Loading()
+    computing: Computing = Computing()
 
     @property
     def n_slots(self) -> int:
@@ -47,7 +50,7 @@ class EngineConfig:
 
     @property
     def n_threads(self) -> int:
-        return usable_cores() if self.threads < 0 else self.threads
+        return usable_cores(self.computing.cpus) if self.threads < 0 else self.threads
 
     @property
     def n_threads_batch(self) -> int:

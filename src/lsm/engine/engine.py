@@ -20,11 +20,13 @@ from lsm.engine.limits import Limits
 from lsm.engine.outputs import Job, Output
 from lsm.engine.ports import NewInstance
 from lsm.engine.scheduler import Scheduler
+from lsm.engine.threads import settle_thread
 from lsm.errors import InvalidRequest, LsmError
 from lsm.native.context import Context
 from lsm.native.memory import DeviceMemory
 from lsm.native.model import Model
 from lsm.native.vocab import Vocab
+from lsm.native.warmup import warm_up
 from lsm.values import Counters, ModelFacts, Sampling, SlotInfo
 
 log = logging.getLogger("lsm.engine")
@@ -58,10 +60,13 @@ class Engine:
         """
         assert self._model is None, "loaded already"
         start_ns = self._clock_ns()
+        settle_thread(self._config.computing.cpus, self._config.computing.prio)
         read_header(self._config.path)  # llama.cpp aborts the process on some broken files
         try:
-            self._model = Model.load(self._config.path, self._owner, progress=progress)
+            self._model = Model.load(self._config.path, self._owner, progress=progress, loading=self._config.loading)
             self._context = self._new_context(self._model)
+            if self._config.computing.warmup:
+                warm_up(self._model, self._context)
             self._scheduler = self._new_scheduler(self._model, self._context)
             _check_defaults(self._config.sampling, self._model.vocab, self._context.n_ctx_seq)
             return self._facts(self._model, self._context, (self._clock_ns() - start_ns) / 1e6)
@@ -85,6 +90,7 @@ class Engine:
             type_k=config.cache_type_k,
             type_v=config.cache_type_v,
             swa_full=config.swa_full,
+            computing=config.computing,
         )
 
     def _new_scheduler(self, model: Model, context: Context) -> Scheduler:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from lsm.engine.gguf_reader import Damaged
 from lsm.engine.gguf_types import TOKEN_TYPES, TOKENS, ArraySummary, Value
+from lsm.tuning import POOLINGS
 
 MAX_LAYERS = 512  # LLAMA_MAX_LAYERS
 MAX_EXPERTS = 1024  # LLAMA_MAX_EXPERTS
@@ -90,6 +91,8 @@ def _check_numbers(keys: _Keys) -> None:
     scaling = keys.get("rope.scaling.type")
     if isinstance(scaling, str) and scaling not in ROPE_SCALINGS:
         raise keys.refuse("rope.scaling.type", f"known are {', '.join(ROPE_SCALINGS)}")
+    if not -1 <= keys.integer("pooling_type", -1) < len(POOLINGS):
+        raise keys.refuse("pooling_type", f"known are 0 to {len(POOLINGS) - 1}: {', '.join(POOLINGS)}")
     for key in EPSILONS:
         epsilon = keys.get(key)
         if isinstance(epsilon, float) and not epsilon >= 0:  # so that NaN is refused too

@@ -18,7 +18,7 @@ from lsm.native.model import Model
 from lsm.native.params import POOLING_NAMES, lookup, set_computing
 from lsm.native.sampler import Sampler
 from lsm.native.vocab import Tokens
-from lsm.tuning import Computing
+from lsm.tuning import AS_THE_MODEL_SAYS, Computing
 
 __all__ = ["CACHE_TYPES", "Context", "Step"]
 
@@ -65,7 +65,9 @@ class Context:
         kv_unified: one cache that all sequences share, rather than an equal part for each.
         flash_attn: auto, on or off.  type_k, type_v: a key of CACHE_TYPES.
         n_outputs_max: rows with logits in one batch; 0: one for each sequence. Each costs n_vocab floats of compute memory, so
-            llama.cpp's own default of n_batch costs half a gigabyte where the vocabulary is large. For embeddings, and in a model with an encoder, it is n_batch.
+            llama.cpp's own default of n_batch costs half a gigabyte where the vocabulary is large. For embeddings, and in a model with an
+            encoder, it is n_batch.
+        computing: the rest.
 
     Raises:
         ConfigError: a value that llama.cpp does not know.
@@ -90,7 +92,7 @@ class Context:
         type_v: str = "f16",
         swa_full: bool = False,
         n_outputs_max: int = 0,
-        computing: Computing = Computing(),
+        computing: Computing = AS_THE_MODEL_SAYS,
     ) -> None:
         params = lib.llama_context_default_params()
         params.n_ctx, params.n_batch, params.n_ubatch, params.n_seq_max = n_ctx, n_batch, n_ubatch, n_seq_max
@@ -123,7 +125,8 @@ class Context:
         self.can_shift = bool(self._memory and lib.llama_memory_can_shift(self._memory))
         self.kv_unified = kv_unified
         self.has_memory = bool(self._memory)
-        self.pooling = POOLING_NAMES[lib.llama_pooling_type(self.handle)]
+        self.is_causal = bool(lib.llama_get_causal_attn(self.handle))
+        self.pooling = POOLING_NAMES.get(lib.llama_pooling_type(self.handle), "unknown")
         self.n_vocab = model.vocab.n_tokens
         self.n_embd_out: int = lib.llama_model_n_embd_out(model.handle)
         self.n_classes: int = lib.llama_model_n_cls_out(model.handle)
@@ -161,6 +164,8 @@ class Context:
             raise InvalidRequest("tokens, positions, sequences and outputs must have the same length")
         if np.count_nonzero(outputs) > self.n_outputs_max:  # llama.cpp would end the process
             raise InvalidRequest(f"a batch of this context has at most {self.n_outputs_max} outputs")
+        if not self.has_memory:
+            self._check_whole(n)
         if samplers is not None and len(samplers) != n_rows:
             raise InvalidRequest("there must be one sampler, or None, for each row")
         sampled = np.full(n_rows, -1, np.int32)
@@ -181,12 +186,17 @@ class Context:
             InvalidRequest: the batch is empty or too large.
             ServerError: the device memory is released.
         """
+        self._check_whole(len(tokens))
         err = message_buffer()
         code = lib.lsm_step_encode(
             self.handle, self.owner, len(tokens), _int32(tokens), _int32(positions), _int32(sequences),
             ffi.from_buffer("int8_t[]", outputs), err, len(err),
         )  # fmt: skip
         return check(code, err)
+
+    def set_embeddings(self, on: bool) -> None:
+        """Whether the next batches give embeddings of all their rows (needs `computing.embeds`) or logits of those that ask."""
+        lib.llama_set_embeddings(self.handle, on)
 
     def interrupt(self, stop: bool = True) -> None:
         """From any thread: a running step ends with code 2 between two graph nodes, and so do later ones until `interrupt(False)`."""
@@ -203,6 +213,15 @@ class Context:
     def embedding(self, row: int) -> Floats:
         """(n_embd_out,) float32, a copy: the embedding of one token (context made with `embeddings`, no pooling)."""
         return self._row(lib.llama_get_embeddings_ith(self.handle, row), self.n_embd_out, f"row {row} of the last batch has no embedding")
+
+    def embeddings(self, start: int, stop: int) -> Floats:
+        """(stop - start, n_embd_out) float32, a copy: those of rows `start` to `stop` of the last batch, all of which gave one.
+
+        Raises:
+            InvalidRequest: there are none.
+        """
+        pointer = lib.llama_get_embeddings(self.handle)
+        return self._row(pointer, stop * self.n_embd_out, "the last batch gave no embeddings").reshape(stop, -1)[start:]
 
     def sequence_embedding(self, sequence: int) -> Floats:
         """(n_embd_out,) float32, a copy: the pooled embedding of a sequence; for rerankers its scores (n_classes,)."""
@@ -348,6 +367,10 @@ class Context:
         for sequence in sequences:
             if not 0 <= sequence < self.n_seq_max:  # llama.cpp would end the process
                 raise InvalidRequest(f"sequence {sequence} is not one of the context's {self.n_seq_max}")
+
+    def _check_whole(self, n: int) -> None:
+        if n > self.n_ubatch:  # llama.cpp would end the process
+            raise InvalidRequest(f"what has no KV cache is computed at once: {n} tokens are more than n_ubatch, {self.n_ubatch}")
 
     def _require(self, memory_class: MemoryClass) -> None:
         if not self._model.memory.resident(memory_class):

@@ -14,7 +14,7 @@ from lsm.native.library import ffi, lib
 from lsm.native.memory import DeviceMemory, install, owner_scope
 from lsm.native.params import set_loading
 from lsm.native.vocab import Vocab
-from lsm.tuning import Loading
+from lsm.tuning import AS_IT_COMES, Loading
 
 if TYPE_CHECKING:
     from lsm.native.adapter import Adapter
@@ -49,6 +49,7 @@ class Model:
         self.n_swa: int = lib.llama_model_n_swa(handle)
         self.size_bytes: int = lib.llama_model_size(handle)
         self.has_encoder = bool(lib.llama_model_has_encoder(handle))
+        self.decoder_start = self._decoder_start() if self.has_encoder else None  # the token that an answer begins after
         self.has_decoder = bool(lib.llama_model_has_decoder(handle))
         self.is_recurrent = bool(lib.llama_model_is_recurrent(handle))
         self.is_hybrid = bool(lib.llama_model_is_hybrid(handle))
@@ -58,7 +59,7 @@ class Model:
         self.adapters: set[Adapter] = set()  # likewise
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], owner: int, *, progress: Progress | None = None, loading: Loading = Loading()) -> Self:
+    def load(cls, path: str | os.PathLike[str], owner: int, *, progress: Progress | None = None, loading: Loading = AS_IT_COMES) -> Self:
         """Read a GGUF file (or the first of a split model's files) into device memory.
 
         Args:
@@ -102,6 +103,10 @@ class Model:
         """The Jinja source of the model's chat template; `name` for one of its variants (`tool_use`); None if it has none."""
         source = lib.llama_model_chat_template(self.handle, ffi.NULL if name is None else name.encode())
         return ffi.string(source).decode("utf-8", "replace") if source else None
+
+    def _decoder_start(self) -> int | None:
+        token = int(lib.llama_model_decoder_start_token(self.handle))
+        return self.vocab.bos if token == lib.LLAMA_TOKEN_NULL else token
 
     def close(self) -> None:
         """Free contexts, adapters, weights and the descriptors of the file; also while memory is released. Idempotent."""

@@ -235,6 +235,8 @@ def _engine_config(path: Path, settings: Settings) -> EngineConfig:
         swa_full=settings.swa_full,
         slot_prompt_similarity=settings.slot_prompt_similarity,
         sampling=settings.options.sampling,
+        loading=settings.loading,
+        computing=settings.computing,
     )
 
 
