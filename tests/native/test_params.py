@@ -110,10 +110,9 @@ def test_rope_can_be_stretched(tiny_llama: Path, owner: int) -> None:
         plain, half = row(model), row(model, computing=Computing(rope_scale=2.0))
         assert np.array_equal(half, row(model, computing=Computing(rope_freq_scale=0.5)))
         yarn = {"rope_scaling": "yarn", "rope_scale": 2.0, "yarn_orig_ctx": 16}
-        inner = {**yarn, "yarn_ext_factor": 0.0}  # only here the attention's factor counts
-        variants = [half, row(model, computing=Computing(rope_freq_base=500.0))]
-        for settings in (yarn, inner, {**inner, "yarn_attn_factor": 2.0}, {**yarn, "yarn_beta_fast": 1.5}, {**yarn, "yarn_beta_slow": 0.01}):
-            variants.append(row(model, computing=Computing(**settings)))
+        steps = {"yarn_beta_fast": 1.5}, {"yarn_beta_slow": 0.01}, {"yarn_ext_factor": 0.0, "yarn_attn_factor": 2.0}
+        variants = [half, row(model, computing=Computing(rope_freq_base=500.0)), row(model, computing=Computing(**yarn))]
+        variants += [row(model, computing=Computing(**(yarn | step))) for step in steps]
         rows = [plain, *variants]
         assert all(not np.array_equal(a, b) for i, a in enumerate(rows) for b in rows[:i])
 
