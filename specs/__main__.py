@@ -1,7 +1,7 @@
 """Runs every check, one line for each claim; exits with 1 if one fails.
 
 python -m specs             everything that fits into two minutes on two cores
-python -m specs --huge      the four processes of SPIN as well: minutes, gigabytes
+python -m specs --huge      the line of four processes as well: minutes, gigabytes
 python -m specs WORD...     only claims that have a word in their name or requirement
 python -m specs mutants     plants every mistake and counts those that are caught; with a NAME, tells how that one is seen
 """

@@ -66,6 +66,10 @@ class Report(Generic[State]):
         return len(self.graph.states)
 
     @property
+    def transition_count(self) -> int:
+        return sum(map(len, self.graph.steps))
+
+    @property
     def problems(self) -> dict[str, Path[State]]:
         stuck = {"stuck": self.stuck} if self.stuck else {}
         return {**self.broken, **stuck, **{f"cannot reach: {goal}": path for goal, path in self.stranded.items()}}

@@ -32,6 +32,7 @@ class SpinError(Exception):
 @dataclass(frozen=True, slots=True)
 class Verdict:
     states: int
+    transitions: int
     errors: int
 
 
@@ -81,7 +82,8 @@ def _call(folder: str, command: Sequence[str]) -> str:
 
 
 def _verdict(text: str) -> Verdict:
-    states, errors = re.search(r"(\d+) states, stored", text), re.search(r"errors: (\d+)", text)
-    if not states or not errors:
+    found = [re.search(rf"{words}", text) for words in (r"(\d+) states, stored", r"(\d+) transitions", r"errors: (\d+)")]
+    states, transitions, errors = (int(match[1]) if match else None for match in found)
+    if states is None or transitions is None or errors is None:
         raise SpinError(text)
-    return Verdict(int(states[1]), int(errors[1]))
+    return Verdict(states, transitions - 1, errors)  # SPIN counts the step into the initial state, too
