@@ -1,4 +1,4 @@
-"""Memory of this process around a release, as the kernel counts it: `python -m tests.native.measure_rss MODEL N_CTX` prints JSON."""
+"""Memory of this process around a release, as the kernel counts it, in JSON: `python -m tests.native.measure_rss MODEL N_CTX KIND`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 
+from lsm.native.library import lib
 from lsm.native.model import Model
 from tests.native.runner import Runner, open_context, prompt_tokens
 
@@ -17,7 +18,8 @@ def rss_bytes() -> int:
     raise RuntimeError("no Rss line in smaps_rollup")
 
 
-def main(path: str, n_ctx: int) -> dict[str, int]:
+def main(path: str, n_ctx: int, addresses: str) -> dict[str, int]:
+    lib.lsm_device_let_cpu_buffers_move(addresses == "moving")
     with Model.load(path, 1) as model:
         context = open_context(model, n_ctx=n_ctx, n_seq_max=1, n_batch=n_ctx, flash_attn="on", type_k="f32", type_v="f32")
         Runner(model, context).prompt(0, prompt_tokens(model, n_ctx, 1))
@@ -33,4 +35,4 @@ def main(path: str, n_ctx: int) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1], int(sys.argv[2]))))
+    print(json.dumps(main(sys.argv[1], int(sys.argv[2]), sys.argv[3])))

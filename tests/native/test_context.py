@@ -16,6 +16,7 @@ from lsm.native.sampler import Sampler
 from lsm.native.vocab import Tokens
 from lsm.tuning import Computing
 from tests.native.runner import Runner, open_context, prompt_tokens
+from tests.tiny_modes import write_bert
 
 
 @pytest.fixture(scope="module")
@@ -237,3 +238,11 @@ def test_cache_types(model: Model, cache_type: str) -> None:
         model.memory.release("kv")
         model.memory.restore("kv")
         run.steps(2)
+
+
+def test_pooling_wants_batches_of_whole_sequences(tmp_path: Path, owner: int) -> None:
+    """Design 5: llama.cpp would end the process over a batch that does not divide into the sequences."""
+    with Model.load(write_bert(tmp_path / "model.gguf"), owner) as model:
+        with pytest.raises(ConfigError, match="n_ubatch.*3 sequences"):
+            open_context(model, computing=Computing(embeddings=True), n_seq_max=3)
+        open_context(model, computing=Computing(embeddings=True), n_seq_max=3, n_ubatch=63, n_batch=63)

@@ -6,11 +6,14 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lsm.native.model import Model
-from tests import tiny_models
+from lsm.tuning import Computing
+from tests import tiny_architectures, tiny_models
 from tests.native.runner import ALL, Runner, cycle, open_context, prompt_tokens, story
+from tests.tiny_modes import write_bert
 
 pytestmark = pytest.mark.usefixtures("addresses")
 
@@ -18,6 +21,8 @@ TINY: dict[str, Callable[[Path], Path]] = {
     "llama": tiny_models.write_llama,
     "gemma3": tiny_models.write_gemma3,
     "mamba": tiny_models.write_mamba,
+    "moe": tiny_architectures.write_moe,
+    "hybrid": tiny_architectures.write_hybrid,
 }
 
 
@@ -33,9 +38,10 @@ def test_all_memory_comes_back_bit_for_bit(tmp_path: Path, owner: int, architect
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_each_class_comes_and_goes_alone(tiny_gemma3: Path, owner: int, name: str) -> None:
+@pytest.mark.parametrize("architecture", sorted(TINY))
+def test_each_class_comes_and_goes_alone(tmp_path: Path, owner: int, architecture: str, name: str) -> None:
     """S10: one class at a time; the others stay resident."""
-    with Model.load(tiny_gemma3, owner) as model:
+    with Model.load(TINY[architecture](tmp_path / "model.gguf"), owner) as model:
         context = open_context(model)
         undisturbed = story(model, context, lambda: None)
         pause = cycle(model, context, name)
@@ -46,6 +52,39 @@ def test_each_class_comes_and_goes_alone(tiny_gemma3: Path, owner: int, name: st
             pause()
 
         assert story(model, context, check_others).same_as(undisturbed)
+
+
+@pytest.mark.parametrize("architecture", sorted(TINY))
+def test_the_contents_of_the_cache_stay_the_same(tmp_path: Path, owner: int, architecture: str) -> None:
+    """S10: all that it holds of each sequence, over several cycles."""
+    with Model.load(TINY[architecture](tmp_path / "model.gguf"), owner) as model:
+        context = open_context(model)
+        story(model, context, lambda: None)
+        before = [context.sequence_state(sequence).tobytes() for sequence in range(3)]
+        assert len(set(before)) == 3
+        for _ in range(3):
+            cycle(model, context, *ALL)()
+            assert [context.sequence_state(sequence).tobytes() for sequence in range(3)] == before
+
+
+@pytest.mark.parametrize("classes", [("weights",), ("compute",), ("weights", "compute")])
+def test_an_encoder_comes_back_bit_for_bit(tmp_path: Path, owner: int, classes: tuple[str, ...]) -> None:
+    """S10: a model without a cache; the embeddings of two texts, several cycles."""
+    with Model.load(write_bert(tmp_path / "model.gguf"), owner) as model:
+        context = open_context(model, computing=Computing(embeddings=True), n_seq_max=2)
+        tokens = np.array(prompt_tokens(model, 48, salt=1), np.int32)
+        sequences = np.repeat(np.arange(2, dtype=np.int32), 24)
+        positions = np.tile(np.arange(24, dtype=np.int32), 2)
+
+        def embeddings() -> bytes:
+            assert context.encode(tokens, positions, sequences, np.ones(48, np.int8)) == 0
+            return b"".join(context.sequence_embedding(sequence).tobytes() for sequence in range(2))
+
+        undisturbed = embeddings()
+        assert undisturbed[: len(undisturbed) // 2] != undisturbed[len(undisturbed) // 2 :]
+        for _ in range(3):
+            cycle(model, context, *classes)()
+            assert embeddings() == undisturbed
 
 
 @pytest.mark.parametrize("kind", [tiny_models.F16, tiny_models.F32, tiny_models.Q4_0])

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from lsm.errors import DeviceMemoryError, InvalidRequest, NotSupported, ServerError
+from lsm.errors import ConfigError, DeviceMemoryError, InvalidRequest, NotSupported, ServerError
 from lsm.native.adapter import Adapter
 from lsm.native.checks import check, message_buffer
 from lsm.native.library import ffi, lib
@@ -94,6 +94,9 @@ class Context:
         n_outputs_max: int = 0,
         computing: Computing = AS_THE_MODEL_SAYS,
     ) -> None:
+        pooled = computing.pooling_wanted or model.meta(f"{model.architecture}.pooling_type")
+        if computing.embeds and pooled not in (None, "none", "0") and min(n_ubatch, n_ctx or n_ubatch) % n_seq_max:
+            raise ConfigError(f"n_ubatch: for pooled embeddings it must be a multiple of the {n_seq_max} sequences")  # or it aborts
         params = lib.llama_context_default_params()
         params.n_ctx, params.n_batch, params.n_ubatch, params.n_seq_max = n_ctx, n_batch, n_ubatch, n_seq_max
         params.n_threads, params.n_threads_batch = threads, threads_batch
