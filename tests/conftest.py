@@ -53,6 +53,11 @@ def tiny_mamba(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_models.write_mamba(tmp_path_factory.mktemp("tiny") / "mamba.gguf")
 
 
+@pytest.fixture(scope="session")
+def tiny_jamba(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_models.write_jamba(tmp_path_factory.mktemp("tiny") / "jamba.gguf")
+
+
 @pytest.fixture
 def owner() -> int:
     """An owner of device memory that no other test of this process has."""

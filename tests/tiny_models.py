@@ -118,8 +118,7 @@ def write_gemma3(path: Path, *, seed: int = 2, window: int = 16) -> Path:
 
 def write_mamba(path: Path, *, seed: int = 3) -> Path:
     """A recurrent state instead of a KV cache."""
-    n_embd, n_state, n_conv, n_rank, n_layer = 128, 16, 4, 8, 2
-    n_inner = 2 * n_embd
+    n_embd, n_layer = 128, 2
     w = Writer(path, "mamba", seed)
     w.vocabulary()
     w.gguf.add_context_length(2048)
@@ -128,27 +127,68 @@ def write_mamba(path: Path, *, seed: int = 3) -> Path:
     w.gguf.add_feed_forward_length(0)
     w.gguf.add_head_count(0)
     w.gguf.add_layer_norm_rms_eps(1e-5)
-    w.gguf.add_ssm_conv_kernel(n_conv)
-    w.gguf.add_ssm_inner_size(n_inner)
-    w.gguf.add_ssm_state_size(n_state)
-    w.gguf.add_ssm_time_step_rank(n_rank)
+    _state_sizes(w, n_embd)
     w.matrix("token_embd.weight", N_VOCAB, n_embd, scale=1.0)
     w.norm("output_norm.weight", n_embd)
     w.matrix("output.weight", N_VOCAB, n_embd)
     for i in range(n_layer):
-        prefix = f"blk.{i}."
-        w.norm(prefix + "attn_norm.weight", n_embd)
-        w.matrix(prefix + "ssm_in.weight", 2 * n_inner, n_embd)
-        w.matrix(prefix + "ssm_conv1d.weight", n_inner, n_conv, F32, scale=0.3)
-        w.matrix(prefix + "ssm_x.weight", n_rank + 2 * n_state, n_inner)
-        w.matrix(prefix + "ssm_dt.weight", n_inner, n_rank, F32)
-        w.matrix(prefix + "ssm_out.weight", n_embd, n_inner)
-        w.norm(prefix + "ssm_conv1d.bias", n_inner)
-        w.norm(prefix + "ssm_dt.bias", n_inner)
-        w.norm(prefix + "ssm_d", n_inner)
-        w.tensor(prefix + "ssm_a", (-0.5 - np.abs(w.random.standard_normal((n_inner, n_state)))).astype(np.float32))
+        _state_space(w, f"blk.{i}.", n_embd)
     w.close()
     return path
+
+
+def write_jamba(path: Path, *, seed: int = 4) -> Path:
+    """A hybrid: layers with a recurrent state and layers with a KV cache, in turn."""
+    n_embd, n_ff, n_heads, n_layer = 128, 256, 2, 4
+    n_kv_heads = [0 if i % 2 == 0 else n_heads for i in range(n_layer)]
+    w = Writer(path, "jamba", seed)
+    w.vocabulary()
+    w.gguf.add_context_length(2048)
+    w.gguf.add_embedding_length(n_embd)
+    w.gguf.add_block_count(n_layer)
+    w.gguf.add_feed_forward_length(n_ff)
+    w.gguf.add_head_count(n_heads)
+    w.gguf.add_head_count_kv(n_kv_heads)
+    w.gguf.add_layer_norm_rms_eps(1e-5)
+    _state_sizes(w, n_embd)
+    w.matrix("token_embd.weight", N_VOCAB, n_embd, scale=1.0)
+    w.norm("output_norm.weight", n_embd)
+    w.matrix("output.weight", N_VOCAB, n_embd)
+    for i, n_kv in enumerate(n_kv_heads):
+        prefix = f"blk.{i}."
+        if n_kv:
+            _attention(w, prefix, n_embd, n_embd, n_embd, F16)
+        else:
+            _state_space(w, prefix, n_embd)
+            for name, size in (("dt", N_RANK), ("b", N_STATE), ("c", N_STATE)):
+                w.norm(f"{prefix}ssm_{name}_norm.weight", size)
+        _feed_forward(w, prefix, n_embd, n_ff, F16)
+    w.close()
+    return path
+
+
+N_STATE, N_CONV, N_RANK = 16, 4, 8  # of the recurrent layers
+
+
+def _state_sizes(w: Writer, n_embd: int) -> None:
+    w.gguf.add_ssm_conv_kernel(N_CONV)
+    w.gguf.add_ssm_inner_size(2 * n_embd)
+    w.gguf.add_ssm_state_size(N_STATE)
+    w.gguf.add_ssm_time_step_rank(N_RANK)
+
+
+def _state_space(w: Writer, prefix: str, n_embd: int) -> None:
+    n_inner = 2 * n_embd
+    w.norm(prefix + "attn_norm.weight", n_embd)
+    w.matrix(prefix + "ssm_in.weight", 2 * n_inner, n_embd)
+    w.matrix(prefix + "ssm_conv1d.weight", n_inner, N_CONV, F32, scale=0.3)
+    w.matrix(prefix + "ssm_x.weight", N_RANK + 2 * N_STATE, n_inner)
+    w.matrix(prefix + "ssm_dt.weight", n_inner, N_RANK, F32)
+    w.matrix(prefix + "ssm_out.weight", n_embd, n_inner)
+    w.norm(prefix + "ssm_conv1d.bias", n_inner)
+    w.norm(prefix + "ssm_dt.bias", n_inner)
+    w.norm(prefix + "ssm_d", n_inner)
+    w.tensor(prefix + "ssm_a", (-0.5 - np.abs(w.random.standard_normal((n_inner, N_STATE)))).astype(np.float32))
 
 
 def _attention(w: Writer, prefix: str, n_embd: int, n_q: int, n_kv: int, kind: gguf.GGMLQuantizationType) -> None:

@@ -153,6 +153,12 @@ class Counters:
     tokens_max: int = 0  # largest number of tokens seen in one slot
     requests_processing: int = 0
     requests_waiting: int = 0
+    checkpoints: int = 0  # snapshots kept now, of all slots and cached prompts
+    checkpoint_bytes: int = 0
+    prompt_cache_entries: int = 0  # prompts kept in host memory now
+    prompt_cache_tokens: int = 0
+    prompt_cache_bytes: int = 0  # their snapshots included
+    prompt_cache_hits: int = 0  # prompts taken back since the start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lsm.engine.batch import Batch
+from lsm.engine.checkpoints import State
 from lsm.engine.limits import Limits
 from lsm.engine.outputs import Cancelled, Ended, Failed, Job, Output, Piece
 from lsm.engine.ports import Media, Sampler
@@ -81,6 +82,7 @@ class ScriptedDecoder:
         self.calls: list[int] = []  # rows of each call
         self.spans: dict[int, list[Span]] = {}  # the media in each sequence
         self.on_decode: Callable[[], None] = lambda: None
+        self.is_away = self.no_room_for_states = self.spoiled_states = False
 
     def decode(self, batch: Batch, start: int, stop: int, samplers: Sequence[Sampler]) -> tuple[int, Sequence[int]]:
         self.on_decode()
@@ -139,7 +141,7 @@ class ScriptedDecoder:
             self.sequences.pop(slot, None)
             self.forgotten.pop(slot, None)
             return True
-        if self.is_recurrent:
+        if self.is_recurrent and start < self._next_position(slot):
             return False
         while self._next_position(slot) > start:
             if (spans := self.spans.get(slot)) and spans[-1].stop == len(self.sequences[slot]):
@@ -147,6 +149,32 @@ class ScriptedDecoder:
                 del self.sequences[slot][spans.pop().start :]
             else:
                 self.sequences[slot].pop()
+        return True
+
+    def save_state(self, slot: int, partial: bool) -> State | None:
+        """The forgotten position, then the tokens; a sliding window's snapshot begins where the window does."""
+        assert not self.is_away, "the memory was looked at while it was away"
+        if self.no_room_for_states:
+            return None
+        cached = self.sequences[slot]
+        forgotten = max(self.forgotten.get(slot, 0), len(cached) - self.window) if self.window else 0
+        return np.array([partial, forgotten, *cached], np.int32).view(np.uint8)
+
+    def state_size(self, slot: int) -> int:
+        return 4 * (2 + len(self.sequences[slot]))
+
+    def load_state(self, slot: int, state: State, partial: bool) -> bool:
+        assert not self.is_away, "the memory was looked at while it was away"
+        was_partial, forgotten, *cached = state.view(np.int32).tolist()
+        assert was_partial == partial
+        if self.spoiled_states:
+            return False
+        if partial:  # what sees everything is still there, and must be of the same prefix
+            assert self.sequences[slot][: len(cached)] == cached, "a snapshot of other tokens"
+            if not self.is_recurrent:
+                cached = self.sequences[slot]
+        self.sequences[slot], self.forgotten[slot] = list(cached), forgotten
+        self.spans[slot] = [span for span in self.spans.get(slot, ()) if span.stop <= len(cached)]
         return True
 
     def seq_pos_min(self, slot: int) -> int:
@@ -225,10 +253,17 @@ class Bench:
         return self.samplers[-1], self.n_look_back
 
     def submit(
-        self, id: str, prompt: Sequence[int], script: Sequence[int] = (), media: Sequence[ScriptedMedia] = (), **options: object
+        self,
+        id: str,
+        prompt: Sequence[int],
+        script: Sequence[int] = (),
+        media: Sequence[ScriptedMedia] = (),
+        user_starts: tuple[int, ...] = (),
+        **options: object,
     ) -> None:
         self.script = list(script)
-        self.scheduler.submit(Job(id, np.array(prompt, np.int32), Options(**options), tuple(media)))  # type: ignore[arg-type]
+        tokens = np.array(prompt, np.int32)
+        self.scheduler.submit(Job(id, tokens, Options(**options), tuple(media), user_starts))  # type: ignore[arg-type]
 
     def run(self, n_steps_max: int = 1000) -> list[Output]:
         """Step until nothing is left to do; all outputs."""

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lsm.engine.prefix import Candidate, choose_slot, common_prefix, reusable_prefix
+from lsm.engine.prefix import Candidate, choose_slot, common_prefix, window_reaches
 
 Ints = list[int]
 
@@ -56,17 +56,15 @@ def test_without_a_prefix_the_least_recently_used_slot_is_taken() -> None:
     assert choose_slot(tokens(1, 2), []) is None
 
 
-def test_the_last_prompt_token_is_always_decoded() -> None:
-    """S9: everything matched: step back one token, so that logits exist."""
-    assert reusable_prefix(10, 10, pos_min=0, n_swa=0) == 9
-    assert reusable_prefix(10, 12, pos_min=0, n_swa=0) == 10
-    assert reusable_prefix(0, 1, pos_min=-1, n_swa=0) == 0
+def test_attention_goes_on_anywhere() -> None:
+    """S11: roll-back type PART."""
+    assert all(window_reaches(pos, pos_min=0, n_swa=0) for pos in range(11))
 
 
-def test_a_sliding_window_that_moved_on_means_all_again() -> None:
-    """S11 restore threshold: what the window has forgotten is decoded again; what it still has is kept."""
-    assert reusable_prefix(700, 710, pos_min=0, n_swa=512) == 700
-    assert reusable_prefix(700, 710, pos_min=189, n_swa=512) == 700
-    assert reusable_prefix(700, 710, pos_min=190, n_swa=512) == 0
-    assert reusable_prefix(300, 310, pos_min=0, n_swa=512) == 300
-    assert reusable_prefix(300, 310, pos_min=1, n_swa=512) == 0
+def test_a_sliding_window_goes_back_as_far_as_it_remembers() -> None:
+    """S11 restore threshold: a token sees the n_swa - 1 before it."""
+    assert window_reaches(700, pos_min=0, n_swa=512)
+    assert window_reaches(700, pos_min=189, n_swa=512)
+    assert not window_reaches(700, pos_min=190, n_swa=512)
+    assert window_reaches(300, pos_min=0, n_swa=512)
+    assert not window_reaches(300, pos_min=1, n_swa=512)

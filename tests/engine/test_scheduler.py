@@ -282,6 +282,7 @@ def test_machines_move_once_for_each_phase_and_never_for_a_token() -> None:
     assert [(fired.machine, fired.event) for fired in bench.fired] == [
         ("request", "start"),
         ("slot", "assign"),
+        ("checkpoint", "match"),
         ("slot", "batch"),
         ("slot", "batch"),
         ("slot", "sampled"),

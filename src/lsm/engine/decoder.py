@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Sequence
 from typing import cast
@@ -10,11 +11,14 @@ import numpy as np
 
 from lsm.engine import sampling
 from lsm.engine.batch import Batch
+from lsm.engine.checkpoints import State
 from lsm.engine.ports import Sampler
 from lsm.native.context import Context
 from lsm.native.sampler import Sampler as Chain
 from lsm.native.vocab import Vocab
 from lsm.values import Sampling
+
+log = logging.getLogger("lsm.engine")
 
 
 class ContextDecoder:
@@ -34,6 +38,19 @@ class ContextDecoder:
 
     def seq_rm(self, slot: int, start: int, stop: int) -> bool:
         return self._context.seq_rm(slot, start, stop)
+
+    def save_state(self, slot: int, partial: bool) -> State | None:
+        try:
+            return self._context.sequence_state(slot, partial=partial)
+        except MemoryError:
+            log.warning("the host has no memory for a copy of the state of slot %d", slot)
+            return None
+
+    def state_size(self, slot: int) -> int:
+        return self._context.sequence_state_size(slot)
+
+    def load_state(self, slot: int, state: State, partial: bool) -> bool:
+        return self._context.set_sequence_state(slot, state, partial=partial)
 
     def seq_pos_min(self, slot: int) -> int:
         return self._context.seq_pos_min(slot)

@@ -1,8 +1,7 @@
 """A model that answers: loaded weights, a context, and the scheduler that fills its batches.
 
-The prompt cache is the slots: what a request leaves in one stays for the next that begins alike.  Removing the end of a sequence is exact
-for plain attention.  Where a memory cannot forget a part (recurrent), or a sliding window has moved on too far, the prompt is decoded
-again from its beginning; a conversation that only grows removes nothing, and so keeps everything on every kind of model.
+What a request leaves in a slot stays for the next that begins alike.  Removing the end of a sequence is exact for plain attention.  Where a
+memory cannot forget a part (recurrent), or a sliding window has moved on too far, the slot goes back to a snapshot (`rewinding`).
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from functools import partial
 from time import perf_counter_ns
 
 from lsm.engine import sampling
+from lsm.engine.checkpoints import Spacing
 from lsm.engine.config import EngineConfig
 from lsm.engine.decoder import ContextDecoder, new_sampler
 from lsm.engine.gguf_header import read_header
@@ -25,6 +25,7 @@ from lsm.errors import InvalidRequest, LsmError
 from lsm.native.context import Context
 from lsm.native.memory import DeviceMemory
 from lsm.native.model import Model
+from lsm.native.rollback import Rollback, probe_rollback
 from lsm.native.vocab import Vocab
 from lsm.native.warmup import warm_up
 from lsm.values import Counters, ModelFacts, Sampling, SlotInfo
@@ -94,13 +95,24 @@ class Engine:
         )
 
     def _new_scheduler(self, model: Model, context: Context) -> Scheduler:
+        config = self._config
+        n_swa = 0 if config.swa_full else model.n_swa
+        rollback = probe_rollback(context)
+        needs_snapshots = n_swa > 0 or rollback in (Rollback.FULL, Rollback.BOUNDED)
         limits = Limits(
-            n_slots=self._config.n_slots,
+            n_slots=config.n_slots,
             n_ctx_slot=context.n_ctx_seq,
             n_batch=context.n_batch,
-            n_swa=0 if self._config.swa_full else model.n_swa,
-            shares_cells=self._config.shares_cells,
-            similarity_min=self._config.slot_prompt_similarity,
+            n_swa=n_swa,
+            shares_cells=config.shares_cells,
+            similarity_min=config.slot_prompt_similarity,
+            can_trim=rollback is Rollback.PART,
+            spacing=Spacing(
+                n_max=config.n_ctx_checkpoints if needs_snapshots else 0,
+                min_step=config.checkpoint_min_step,
+                n_batch=context.n_batch,
+                n_ubatch=context.n_ubatch,
+            ),
         )
         sampler = partial(new_sampler, model.vocab, context.n_ctx_seq)
         return Scheduler(limits, ContextDecoder(context), model.vocab, sampler, self._new_instance, self._clock_ns)

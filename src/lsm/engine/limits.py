@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lsm.engine.checkpoints import Spacing
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -13,3 +15,5 @@ class Limits:
     n_swa: int  # tokens that sliding layers look back; 0: none slide
     shares_cells: bool  # one KV cache for all slots: an idle one can be cleared to make room
     similarity_min: float = 0.1
+    can_trim: bool = True  # the memory can forget the last tokens of a sequence; a recurrent one cannot
+    spacing: Spacing = Spacing(n_max=0, min_step=0, n_batch=1, n_ubatch=1)

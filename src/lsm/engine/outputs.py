@@ -15,12 +15,14 @@ class Job:
     """A request for tokens.  `id` is the caller's, unique among those that have not ended; `prompt` has shape (n,), int32.
 
     `media`: what the placeholders in the prompt stand for, in order (`lsm.engine.prompt`).
+    `user_starts`: where in it messages of the user begin, growing; none where nobody knows.
     """
 
     id: str
     prompt: Tokens
     options: Options
     media: tuple[Media, ...] = ()
+    user_starts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

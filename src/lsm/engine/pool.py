@@ -54,4 +54,4 @@ class Pool:
         self.requests.clear()
         self.queue.clear()
         for slot in self.slots:
-            slot.machine.close()
+            slot.close()

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lsm.engine.batch import Batch
+from lsm.engine.checkpoints import State
 from lsm.engine.prompt import Span
 from lsm.machines.table import Instance, Machine
 from lsm.values import Sampling
@@ -89,6 +90,21 @@ class Decoder(Protocol):
 
     def seq_rm(self, slot: int, start: int, stop: int) -> bool:
         """Remove positions `start` to `stop` (-1: to the end).  False: this memory cannot remove a part; nothing was changed."""
+        ...
+
+    def save_state(self, slot: int, partial: bool) -> State | None:
+        """A copy of what the memory holds of a sequence; `partial`: of the parts that cannot lose single tokens.
+
+        None: the host has no memory for it.
+        """
+        ...
+
+    def state_size(self, slot: int) -> int:
+        """The bytes that `save_state` would take for the whole."""
+        ...
+
+    def load_state(self, slot: int, state: State, partial: bool) -> bool:
+        """Put a copy into a sequence, in place of what it holds.  False: it does not fit, and what the sequence holds is unknown."""
         ...
 
     def seq_pos_min(self, slot: int) -> int:

@@ -45,15 +45,11 @@ def choose_slot(prompt: Tokens, idle: Sequence[Candidate], id_slot: int = -1, si
     return min(idle, key=lambda slot: (slot.last_used, slot.id)).id
 
 
-def reusable_prefix(n_common: int, n_prompt: int, pos_min: int, n_swa: int) -> int:
-    """How many of the `n_common` cached tokens can stay, given that the last prompt token must be decoded so that there are logits.
+def window_reaches(pos: int, pos_min: int, n_swa: int) -> bool:
+    """Whether a sequence whose oldest position is `pos_min` can go on at `pos`.
 
-    With a sliding window of `n_swa` tokens (0: none) the layers that slide forget: a token at position p sees back to p - n_swa + 1, and
-    `pos_min` is the oldest position still there.  What was forgotten cannot be had back, so then everything is decoded again.
-    A conversation that only grows never meets this.  One whose end is replaced meets it when more is taken back than the window has
-    spare cells (n_ubatch of them, and what the other slots do not use).
+    With a sliding window of `n_swa` tokens (0: none) the layers that slide forget by themselves: a token at position p sees back to
+    p - n_swa + 1.  A conversation that only grows never asks.  One whose end is replaced meets a window that moved on too far when more is
+    taken back than the window has spare cells (n_ubatch of them, and what the other slots do not use).
     """
-    n = min(n_common, n_prompt - 1)
-    if n_swa > 0 and pos_min > max(0, n - n_swa + 1):
-        return 0
-    return n
+    return n_swa == 0 or pos_min <= max(0, pos - n_swa + 1)

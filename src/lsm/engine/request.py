@@ -17,6 +17,7 @@ class Request:
         self.prompt = job.prompt
         self.media = job.media
         self.spans = tuple(media.span for media in job.media)
+        self.user_starts = job.user_starts
         self.options = job.options
         self.machine = machine
         self.sampler: Sampler | None = None

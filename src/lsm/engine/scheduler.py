@@ -16,6 +16,7 @@ stands in the tables `lsm.machines.request` and `slot`; they move once for each 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from time import perf_counter_ns
 
 from lsm.engine.admission import check_job
@@ -33,6 +34,7 @@ from lsm.engine.request import Request
 from lsm.engine.slot import Slot
 from lsm.engine.taking import Taking
 from lsm.errors import LsmError
+from lsm.machines.checkpoint import CHECKPOINT
 from lsm.machines.request import REQUEST
 from lsm.machines.slot import SLOT
 from lsm.values import Counters, SlotInfo
@@ -53,7 +55,7 @@ class Scheduler:
         self._vocab = vocab
         self._new_sampler = new_sampler
         self._new_instance = new_instance
-        self.pool = Pool(tuple(Slot(i, limits.n_ctx_slot, new_instance(SLOT, f"slot {i}")) for i in range(limits.n_slots)))
+        self.pool = Pool(tuple(self._new_slot(i) for i in range(limits.n_slots)))
         self.cache = Cache(self.pool, decoder, limits)
         self._batch = Batch(max(limits.n_batch, limits.n_slots))
         self._ends = Ends(self.pool, self.cache)
@@ -61,6 +63,10 @@ class Scheduler:
         taking = Taking(self.pool, self._ends, vocab)
         self._decoding = Decoding(self.pool, self.cache, self._ends, taking, decoder, clock_ns)
         self._media = MediaSteps(self.pool, self.cache, self._ends, taking, decoder, encoder, clock_ns) if encoder else None
+
+    def _new_slot(self, i: int) -> Slot:
+        subject = f"slot {i}"
+        return Slot(i, self._limits.n_ctx_slot, self._new_instance(SLOT, subject), self._new_instance(CHECKPOINT, subject))
 
     # What others ask
 
@@ -78,7 +84,8 @@ class Scheduler:
         return tuple(slot.info() for slot in self.pool.slots)
 
     def counters(self) -> Counters:
-        return self.pool.tally.counters(processing=len(self.pool.order), waiting=len(self.pool.queue))
+        counted = self.pool.tally.counters(processing=len(self.pool.order), waiting=len(self.pool.queue))
+        return replace(counted, **self.cache.kept())
 
     # What the owner tells
 
@@ -119,9 +126,11 @@ class Scheduler:
 
     def _fill(self) -> None:
         generating = [slot.work() for slot in self.pool.order if slot.request and slot.request.sampled is not None]
-        prompts = [work for slot in self.pool.order if slot.request and slot.request.sampled is None and len((work := slot.work()).tokens)]
+        begun = [slot for slot in self.pool.order if slot.request and slot.request.sampled is None]
+        prompts = [work for slot in begun if len((work := self.cache.rewinding.work(slot)).tokens)]
         self._batch.fill(generating, prompts)
         for share in self._batch.shares:
             slot, request = self.pool.slots[share.slot], self.pool.request(share)
             if slot.machine.state in ("started", "processing_prompt"):
+                self.cache.rewinding.before_batch(slot, share.stop - share.start)
                 slot.machine.fire("batch", whole=slot.n + share.stop - share.start == len(request.prompt))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lsm.engine.batch import Work
+from lsm.engine.checkpoints import Checkpoints
 from lsm.engine.ports import OwnedInstance
 from lsm.engine.prefix import Candidate, Tokens
 from lsm.engine.prompt import Span, position, text_end
@@ -17,10 +18,12 @@ TOKENS_AT_START = 512
 class Slot:
     """`tokens` are those in the cache: what a decode has confirmed, and nothing else."""
 
-    def __init__(self, id: int, n_ctx: int, machine: OwnedInstance) -> None:
+    def __init__(self, id: int, n_ctx: int, machine: OwnedInstance, way_back: OwnedInstance) -> None:
         self.id = id
         self.n_ctx = n_ctx
         self.machine = machine
+        self.way_back = way_back  # moved by `Rewinding`, who also keeps the snapshots
+        self.checkpoints: Checkpoints = ()
         self.request: Request | None = None
         self.last_used = 0
         self.n = 0
@@ -75,6 +78,10 @@ class Slot:
             return Work(self.id, self.pos, request.prompt[self.n : end], request.wants_tokens and end == n_prompt)
         self._sampled[0] = request.sampled
         return Work(self.id, self.pos, self._sampled, True)
+
+    def close(self) -> None:
+        self.machine.close()
+        self.way_back.close()
 
     def candidate(self) -> Candidate:
         return Candidate(self.id, self.tokens, self.last_used)

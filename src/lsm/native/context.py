@@ -125,6 +125,8 @@ class Context:
         self.n_batch: int = lib.llama_n_batch(self.handle)
         self.n_ubatch: int = lib.llama_n_ubatch(self.handle)
         self.n_seq_max: int = lib.llama_n_seq_max(self.handle)
+        self.has_memory = bool(self._memory)
+        self.n_rs_seq: int = lib.llama_n_rs_seq(self.handle)
         self.can_shift = bool(self._memory and lib.llama_memory_can_shift(self._memory))
         self.kv_unified = kv_unified
         self.has_memory = bool(self._memory)
@@ -340,6 +342,11 @@ class Context:
         state = np.empty(lib.llama_state_seq_get_size_ext(self.handle, sequence, flags), np.uint8)
         n = lib.llama_state_seq_get_data_ext(self.handle, ffi.from_buffer("uint8_t[]", state), len(state), sequence, flags)
         return state[:n]
+
+    def sequence_state_size(self, sequence: int) -> int:
+        """Bytes of the whole `sequence_state`. Copies nothing, so it works while the cache is released."""
+        self._check(sequence)
+        return int(lib.llama_state_seq_get_size_ext(self.handle, sequence, 0))
 
     def set_sequence_state(self, sequence: int, state: NDArray[np.uint8], *, partial: bool = False) -> bool:
         """Put bytes of `sequence_state` into a sequence, in place of what it holds. False: they do not fit this context.
