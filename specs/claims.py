@@ -15,13 +15,14 @@ from specs.fairness import Group, fair_lasso
 from specs.planted import PLANTED, Mistake
 from specs.simulation.run import examine
 from specs.symmetry import count_orbits
-from specs.worlds import owner, owner_claims, slots, slots_claims, slots_state, token, token_claims
+from specs.worlds import checkpoints, checkpoints_claims, owner, owner_claims, slots, slots_claims, slots_state, token, token_claims
 from specs.worlds.owner_state import Owner, Scenario
 from specs.worlds.token_symmetry import canonical
 
 # States and transitions of the line with N processes: the explorer and SPIN must both count so many.
 LINE = {2: (5_668, 29_556), 3: (271_756, 1_988_098), 4: (13_344_190, 125_984_758)}
 
+CHECKPOINT_STATES = 1_814  # of one slot and its snapshots; both must count so many
 SLOT_STATES = 6_752  # of two slots and three requests; both must count so many
 
 
@@ -99,6 +100,22 @@ def slots_are_explored(scenario: slots_state.Scenario, states: int) -> str:
     return seen
 
 
+def checkpoints_are_explored(scenario: checkpoints.Scenario, states: int) -> str:
+    """All invariants hold, the slot can become idle and a prompt be done, and on every weakly fair run each prompt ends."""
+    world = checkpoints.World(scenario)
+    report = explore(checkpoints.initial(scenario), world.successors, checkpoints_claims.INVARIANTS, checkpoints_claims.GOALS)
+    seen = _seen(report, states)
+    _all_pass(report, checkpoints_claims.PASSING, checkpoints_claims.group)
+    return seen
+
+
+def spin_counts_checkpoints() -> str:
+    verdict = spin.count_checkpoints()
+    if (verdict.states, verdict.errors) != (CHECKPOINT_STATES, 0):
+        raise Broken(f"SPIN found {verdict}, not {CHECKPOINT_STATES} states and no error")
+    return f"{verdict.states} states"
+
+
 def every_edge_is_taken() -> str:
     """No edge of a table is dead wood, and none has escaped the checks: some world takes it."""
     missed = [f"{name}: {edge.source}, {edge.event} {edge.when}" for name, edge in never_taken()]
@@ -172,6 +189,8 @@ SLOW_TO_CATCH = (
     "equal times of use select no slot",
     "whoever came last is served first",
     "prompts go before tokens",
+    "a full list takes no new snapshot",
+    "after going back, snapshots of what was left stay",
 )
 
 CLAIMS = (
@@ -203,6 +222,8 @@ CLAIMS = (
     Claim("owner, every state of every machine is met", "S2", partial(owner_meets_everything, LIFE), slow=True),
     Claim("slots, 2 slots, 3 requests", "S2 P2 P13", partial(slots_are_explored, slots_state.Scenario(), SLOT_STATES), slow=True),
     Claim("slots, 2 slots, 3 requests, SPIN", "P2 P13", spin_counts_slots, slow=True, spin=True),
+    Claim("snapshots, 1 slot", "S6 S11", partial(checkpoints_are_explored, checkpoints.Scenario(), CHECKPOINT_STATES), slow=True),
+    Claim("snapshots, 1 slot, SPIN", "S11", spin_counts_checkpoints, slow=True, spin=True),
     *(
         Claim(f"simulated runs, seeds {first} to {first + 49}", "S1 S2 S3 S7 S8 S10 P2 P5 P12", partial(runs_hold, first, 50), slow=True)
         for first in range(0, 200, 50)

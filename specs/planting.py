@@ -7,10 +7,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lsm.machines import TOKEN
+from lsm.machines.checkpoint import CHECKPOINT
 from lsm.machines.table import Edge, Machine
 from specs.explore import Path, Predicate, Successors, first_broken, first_stranded, reach
 from specs.fairness import Group, fair_lasso
-from specs.worlds import owner, owner_claims, owner_state, slots, slots_claims, slots_state, token, token_claims
+from specs.worlds import (
+    checkpoints,
+    checkpoints_claims,
+    owner,
+    owner_claims,
+    owner_state,
+    slots,
+    slots_claims,
+    slots_state,
+    token,
+    token_claims,
+)
 from specs.worlds.token_state import Faults
 
 LIMIT = 400_000
@@ -29,7 +41,7 @@ class Mistake:
     about: str  # requirement, or row of the catalogue of known faults
     claim: str  # that catches it
     steps: int  # of the shortest way to see it
-    world: str  # line | owner | slots
+    world: str  # line | owner | slots | snapshots
     find: Callable[[], Found | None]
 
 
@@ -45,6 +57,9 @@ class Claims:
 
 LINE_CLAIMS = Claims(token_claims.INVARIANTS, token_claims.GOALS, {}, lambda label: None)
 OWNER_CLAIMS = Claims(owner_claims.INVARIANTS, owner_claims.GOALS, owner_claims.PASSING, owner_claims.group)
+CHECKPOINTS_CLAIMS = Claims(
+    checkpoints_claims.INVARIANTS, checkpoints_claims.GOALS, checkpoints_claims.PASSING, checkpoints_claims.group
+)
 SLOTS_CLAIMS = Claims(slots_claims.INVARIANTS, slots_claims.GOALS, slots_claims.PASSING, slots_claims.group)
 
 
@@ -83,6 +98,15 @@ def in_slots(name: str, about: str, claim: str, steps: int, *tables: Machine, mi
     return Mistake(
         name, about, claim, steps, "slots",
         lambda: search(SLOTS_CLAIMS, claim, slots.initial(scenario), slots.World(scenario, mutants).successors),
+    )  # fmt: skip
+
+
+def in_checkpoints(name: str, about: str, claim: str, steps: int, table: Machine = CHECKPOINT, mistake: str = "") -> Mistake:
+    """With one slot and its snapshots.  What lasts for ever does so without faults."""
+    scenario = checkpoints.Scenario(mistake=mistake, faults=claim in checkpoints_claims.INVARIANTS)
+    return Mistake(
+        name, about, claim, steps, "snapshots",
+        lambda: search(CHECKPOINTS_CLAIMS, claim, checkpoints.initial(scenario), checkpoints.World(scenario, table).successors),
     )  # fmt: skip
 
 

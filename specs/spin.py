@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lsm.machines.checkpoint import CHECKPOINT
 from lsm.machines.request import REQUEST
 from lsm.machines.slot import SLOT
 from lsm.machines.table import Machine
@@ -19,6 +20,7 @@ from specs.worlds.token import KERNEL
 
 WORLD = Path(__file__).parent / "worlds" / "token.pml"
 SLOTS_WORLD = WORLD.with_name("slots.pml")
+CHECKPOINTS_WORLD = WORLD.with_name("checkpoints.pml")
 OPTIMISE = {2: "-O0", 3: "-O1"}  # of the C compiler, for N processes: small worlds are checked sooner than they are compiled
 DEPTH = {4: 20_000_000}  # of the search, which is an error when it is too small
 AT_ONCE = ("hold_start", "quantum_start", "quantum_stop")
@@ -47,12 +49,21 @@ def count_states(n: int, defines: Sequence[str] = (), table: Machine = TOKEN, ta
 
 def count_slots(request: Machine = REQUEST, slot: Machine = SLOT) -> Verdict:
     """Every state of two slots and three requests; assertions are checked on the way."""
+    return _count(SLOTS_WORLD, "slots_tables.pml", promela_calls(slot, "s") + promela_calls(request, "r"))
+
+
+def count_checkpoints(table: Machine = CHECKPOINT) -> Verdict:
+    """Every state of a slot and its snapshots; assertions are checked on the way."""
+    return _count(CHECKPOINTS_WORLD, "checkpoints_table.pml", promela_calls(table, "s"))
+
+
+def _count(world: Path, tables_name: str, tables: str) -> Verdict:
     if not available():
         raise SpinError(REMEDY)
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(SLOTS_WORLD, folder)
-        (Path(folder) / "slots_tables.pml").write_text(promela_calls(slot, "s") + promela_calls(request, "r"))
-        _call(folder, ["spin", "-a", SLOTS_WORLD.name])
+        shutil.copy(world, folder)
+        (Path(folder) / tables_name).write_text(tables)
+        _call(folder, ["spin", "-a", world.name])
         _call(folder, ["gcc", "-w", "-O1", "-DNOREDUCE", "-DSAFETY", "-DNOCLAIM", "-o", "pan", "pan.c"])
         return _verdict(_call(folder, ["./pan", "-w22", "-m100000"]))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-WHO = {"line": "process", "owner": "client", "slots": "request"}  # the number in a label
+WHO = {"line": "process", "owner": "client", "slots": "request", "snapshots": "slot"}  # the number in a label
 
 LINE = {
     "ahead_gone": "hears that the ticket it watched was let go",
@@ -98,7 +98,19 @@ SLOTS = {
     "room": "an idle slot is cleared to make room",
     "step": "slots are given out, a batch is filled and decoded",
 }
-WORDS = {"line": LINE, "owner": OWNER, "slots": SLOTS}
+SNAPSHOTS = {
+    "ask": "a prompt comes, and the memory is brought to what the slot shares with it",
+    "back": "the memory comes back to the device",
+    "cancel": "the request is cancelled",
+    "fault.all": "everything is failed, as for an unload",
+    "fault.ask": "a prompt comes, and the snapshot it should resume from cannot be put back",
+    "fault.decode": "a decode fails",
+    "fault.save": "the host has no memory for the snapshot; a batch is decoded",
+    "leave": "the memory leaves the device",
+    "room": "the idle slot is cleared to make room",
+    "step": "a batch is decoded, after a snapshot where one is due",
+}
+WORDS = {"line": LINE, "owner": OWNER, "slots": SLOTS, "snapshots": SNAPSHOTS}
 
 
 def words(world: str, label: str) -> str:
