@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from lsm.engine.engine import Engine
+from lsm.keeping import Keeping
 from lsm.values import Timings
 from tests.engine.loaded import SAME_IN_ANY_BATCH, generate, loaded, run, submit
 from tests.engine.scripted import result, tokens
@@ -81,7 +82,7 @@ def test_memory_may_leave_between_any_two_batches(model: Path, owner: int) -> No
 
 def test_without_snapshots_all_is_decoded_again(tiny_mamba: Path, owner: int) -> None:
     """S11: --ctx-checkpoints 0."""
-    with loaded(tiny_mamba, owner, n_ctx_checkpoints=0) as engine:
+    with loaded(tiny_mamba, owner, keeping=Keeping(n_ctx_checkpoints=0)) as engine:
         asked(engine, FIRST, max_tokens=4)
         assert asked(engine, SECOND, max_tokens=1)[1].cache_n == 0
 

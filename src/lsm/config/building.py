@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from lsm.config.settings import Settings
+from lsm.keeping import Keeping
 from lsm.tuning import Computing, Loading
 from lsm.values import Options, Sampling
 
@@ -18,6 +19,7 @@ def build_settings(values: Mapping[str, Any]) -> Settings:
         options=replace(Options(sampling=sampling), **_under("options.", values)),
         loading=replace(Loading(), **_under("loading.", values)),
         computing=replace(Computing(), **_under("computing.", values)),
+        keeping=replace(Keeping(), **_under("keeping.", values)),
         **_under("", values),
     )
 

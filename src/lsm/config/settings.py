@@ -9,9 +9,11 @@ from pathlib import Path
 
 from lsm.config.checks import check_together
 from lsm.config.generation import GENERATION
+from lsm.config.keeping import KEEPING
 from lsm.config.readers import Choice, CommaList, FilePath, Number, Prefix, SizeOrAuto, Text, UrlList, Whole
 from lsm.config.setting import Setting, setting, settings_of, switch
 from lsm.config.tuning import TUNING
+from lsm.keeping import Keeping
 from lsm.tuning import Computing, Loading
 from lsm.values import Options
 
@@ -225,6 +227,7 @@ class Settings:
 
     loading: Loading = field(default_factory=Loading)
     computing: Computing = field(default_factory=Computing)
+    keeping: Keeping = field(default_factory=Keeping)
 
     options: Options = field(default_factory=Options)  # what a request that does not say otherwise gets
     grammar_file: Path | None = setting(
@@ -348,6 +351,6 @@ class Settings:
         return tuple(ModelSource(path, name) for path, name in zip(self.model_paths, names, strict=True))
 
 
-SETTINGS: tuple[Setting, ...] = (*settings_of(Settings), *TUNING, *GENERATION)
+SETTINGS: tuple[Setting, ...] = (*settings_of(Settings), *TUNING, *KEEPING, *GENERATION)
 BY_SPELLING = {spelling: entry for entry in SETTINGS for spelling in entry.spellings}
 GROUPS: tuple[str, ...] = tuple(dict.fromkeys(entry.group for entry in SETTINGS))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lsm.engine.threads import usable_cores
+from lsm.keeping import Keeping
 from lsm.tuning import Computing, Loading
 from lsm.values import Sampling
 
@@ -20,7 +21,6 @@ class EngineConfig:
     n_parallel: slots; -1: four.  kv_unified: one cache that all slots share, so that one alone may use all of `n_ctx`, rather than an equal
     part for each; None: shared if n_parallel is -1.
     threads: -1: the cores this process may use; threads_batch, for prompts: -1: the same.
-    n_ctx_checkpoints: snapshots of each slot, where the memory cannot go back by itself; 0: none.  checkpoint_min_step: tokens between two.
     sampling: what requests get that do not say otherwise, to be held against the vocabulary.
     """
 
@@ -37,11 +37,10 @@ class EngineConfig:
     cache_type_v: str = "f16"
     swa_full: bool = False
     slot_prompt_similarity: float = 0.1
-    n_ctx_checkpoints: int = 32
-    checkpoint_min_step: int = 8192
     sampling: Sampling = Sampling()
     loading: Loading = Loading()
     computing: Computing = Computing()
+    keeping: Keeping = Keeping()
 
     @property
     def n_slots(self) -> int:

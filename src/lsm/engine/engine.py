@@ -108,8 +108,8 @@ class Engine:
             similarity_min=config.slot_prompt_similarity,
             can_trim=rollback is Rollback.PART,
             spacing=Spacing(
-                n_max=config.n_ctx_checkpoints if needs_snapshots else 0,
-                min_step=config.checkpoint_min_step,
+                n_max=config.keeping.n_ctx_checkpoints if needs_snapshots else 0,
+                min_step=config.keeping.checkpoint_min_step,
                 n_batch=context.n_batch,
                 n_ubatch=context.n_ubatch,
             ),

@@ -126,10 +126,12 @@ class Context:
         self.n_ubatch: int = lib.llama_n_ubatch(self.handle)
         self.n_seq_max: int = lib.llama_n_seq_max(self.handle)
         self.has_memory = bool(self._memory)
+        self.has_encoder = model.has_encoder
         self.n_rs_seq: int = lib.llama_n_rs_seq(self.handle)
         self.can_shift = bool(self._memory and lib.llama_memory_can_shift(self._memory))
         self.kv_unified = kv_unified
         self.has_memory = bool(self._memory)
+        self.has_encoder = model.has_encoder
         self.is_causal = bool(lib.llama_get_causal_attn(self.handle))
         self.pooling = POOLING_NAMES.get(lib.llama_pooling_type(self.handle), "unknown")
         self.n_vocab = model.vocab.n_tokens

@@ -14,7 +14,7 @@ __all__ = ["Rollback", "probe_rollback"]
 class Rollback(StrEnum):
     """What can be removed from the end of a sequence."""
 
-    NO = "no"  # there is no memory, or nothing can be decoded into it
+    NO = "no"  # there is no memory, or nothing can be decoded into it without an encoder
     PART = "part"  # any number of tokens
     FULL = "full"  # nothing, or everything
     BOUNDED = "bounded"  # a few tokens, of which recurrent states are kept
@@ -22,7 +22,7 @@ class Rollback(StrEnum):
 
 def probe_rollback(context: Context) -> Rollback:
     """Decode two tokens and try to remove the second.  The memory must be resident, and is empty afterwards."""
-    if not context.has_memory:
+    if not context.has_memory or context.has_encoder:
         return Rollback.NO
     if context.n_rs_seq > 0:
         return Rollback.BOUNDED

@@ -237,6 +237,7 @@ def _engine_config(path: Path, settings: Settings) -> EngineConfig:
         sampling=settings.options.sampling,
         loading=settings.loading,
         computing=settings.computing,
+        keeping=settings.keeping,
     )
 
 

@@ -1,0 +1,52 @@
+"""Flags of what is kept of prompts beside the slots: settings of `lsm.keeping`, whose fields and defaults stand there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lsm.config.readers import Reader, Whole
+from lsm.config.setting import Setting
+from lsm.keeping import Keeping
+
+CACHE = "Prompt cache"
+TOKENS_MAX = 2**31 - 1
+MIB_MAX = 2**40  # more than any machine has
+
+
+def _entry(
+    name: str,
+    *flags: str,
+    read: Reader,
+    help: str,
+    env: str = "",
+    env_off: tuple[str, ...] = (),
+    constants: Mapping[str, str] | None = None,
+    unit: str = "",
+    default_text: str | None = None,
+) -> Setting:
+    default: Any = getattr(Keeping(), name)
+    names, path = (env,) if env else (), f"keeping.{name}"
+    return Setting(CACHE, flags, read, help, default, names, env_off, constants or {}, unit, default_text=default_text, name=path)
+
+
+KEEPING: tuple[Setting, ...] = (
+    _entry(
+        "n_ctx_checkpoints",
+        "-ctxcp",
+        "--ctx-checkpoints",
+        "--swa-checkpoints",
+        read=Whole(0, 2**20),
+        env="LLAMA_ARG_CTX_CHECKPOINTS",
+        help="most snapshots of one slot, for models whose memory cannot go back (sliding windows, recurrent states); 0 is off",
+    ),
+    _entry(
+        "checkpoint_min_step",
+        "-cms",
+        "--checkpoint-min-step",
+        read=Whole(0, TOKENS_MAX),
+        env="LLAMA_ARG_CHECKPOINT_MIN_SPACING_NT",
+        unit="tokens",
+        help="least distance of two snapshots, but for those near the end of a prompt; 0 is none",
+    ),
+)
