@@ -29,7 +29,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "src/lsm/verify": ("lsm.errors", "lsm.machines", "lsm.verify"),
     "src/lsm/arena": ("lsm.errors", "lsm.arena"),
     "src/lsm/native": ("lsm.errors", "lsm.values", "lsm.tuning", "lsm.native", "numpy", "cffi", COMPILED),
-    "src/lsm/engine": ("lsm.errors", "lsm.values", "lsm.tuning", "lsm.keeping", "lsm.gbnf", "lsm.machines", "lsm.native", "lsm.engine", "numpy"),
+    "src/lsm/engine": (
+        "lsm.errors", "lsm.values", "lsm.tuning", "lsm.keeping", "lsm.gbnf", "lsm.machines", "lsm.native", "lsm.engine", "numpy",
+    ),
     "src/lsm/chat": ("lsm.errors", "lsm.values", "lsm.chat", "jinja2"),
     "src/lsm/runtime": ("lsm", "trio", "transitions", "numpy"),
     "transports/lsm_http": (*FACE, "lsm_http", "trio", "hypercorn", "starlette", "msgspec", "h11"),

@@ -131,7 +131,6 @@ class Context:
         self.can_shift = bool(self._memory and lib.llama_memory_can_shift(self._memory))
         self.kv_unified = kv_unified
         self.has_memory = bool(self._memory)
-        self.has_encoder = model.has_encoder
         self.is_causal = bool(lib.llama_get_causal_attn(self.handle))
         self.pooling = POOLING_NAMES.get(lib.llama_pooling_type(self.handle), "unknown")
         self.n_vocab = model.vocab.n_tokens
