@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:  # the commands do without
+    import numpy as np
+    from numpy.typing import NDArray
 
 StopType = Literal["eos", "word", "limit", "none"]
 
@@ -103,6 +107,17 @@ class Finish:
     timings: Timings
     prompt_tokens: int
     completion_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedding:
+    """What an input means to the model, as numbers.
+
+    vectors: shape (n, n_embd), float32: one row for the input, or one for each of its tokens; of a reranker its scores, (1, n_classes).
+    """
+
+    vectors: NDArray[np.float32]
+    n_tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

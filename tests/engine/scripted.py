@@ -11,7 +11,7 @@ from lsm.engine.batch import Batch
 from lsm.engine.checkpoints import State
 from lsm.engine.limits import Limits
 from lsm.engine.outputs import Cancelled, Ended, Failed, Job, Output, Piece
-from lsm.engine.ports import Media, Sampler
+from lsm.engine.ports import Media, Sampler, SourceReader
 from lsm.engine.prompt import Span, placeholders
 from lsm.engine.scheduler import Scheduler
 from lsm.errors import InvalidRequest, LsmError
@@ -222,12 +222,37 @@ def with_media(*parts: Sequence[int] | tuple[str, int] | tuple[str, int, int]) -
     return prompt, tuple(media)
 
 
+class ScriptedEmbedder:
+    """The embedding of a sequence is (its last token, how many tokens it has); of a row (its token, its position)."""
+
+    def __init__(self, decoder: ScriptedDecoder) -> None:
+        self.decoder = decoder
+        self.batches: list[list[tuple[int, int]]] = []  # (slot, rows) of each share
+
+    def embed(self, batch: Batch) -> int:
+        assert batch.logits[: batch.n].all(), "a row without an embedding"
+        batch.logits[: batch.n] = 0  # the scripted decoder would draw tokens
+        code, _ = self.decoder.decode(batch, 0, batch.n, ())
+        self.last = np.stack([batch.tokens[: batch.n], batch.pos[: batch.n]], axis=1).astype(np.float32)
+        if code == 0:
+            self.batches.append([(share.slot, share.stop - share.start) for share in batch.shares])
+        return code
+
+    def pooled(self, slot: int) -> np.ndarray:
+        cached = self.decoder.sequences[slot]
+        return np.array([cached[-1], len(cached)], np.float32)
+
+    def rows(self, start: int, stop: int) -> np.ndarray:
+        return self.last[start:stop]
+
+
 class Bench:
     """A scheduler over a scripted model, and what came out of it."""
 
-    def __init__(self, decoder: ScriptedDecoder | None = None, **limits: object) -> None:
+    def __init__(self, decoder: ScriptedDecoder | None = None, reader: SourceReader | None = None, **limits: object) -> None:
         self.decoder = decoder or ScriptedDecoder()
         self.encoder = ScriptedEncoder()
+        self.embedder = ScriptedEmbedder(self.decoder)
         self.now_ns = 0
         self.fired: list[Fired] = []
         self.samplers: list[ScriptedSampler] = []
@@ -242,6 +267,8 @@ class Bench:
             lambda machine, subject: Executor(machine, subject, self.fired.append),
             lambda: self.now_ns,
             self.encoder,
+            embedder=self.embedder,
+            reader=reader,
         )
         self.decoder.on_decode = lambda: setattr(self, "now_ns", self.now_ns + 1_000_000)  # each call takes 1 ms
 
@@ -264,6 +291,9 @@ class Bench:
         self.script = list(script)
         tokens = np.array(prompt, np.int32)
         self.scheduler.submit(Job(id, tokens, Options(**options), tuple(media), user_starts))  # type: ignore[arg-type]
+
+    def embed(self, id: str, prompt: Sequence[int], norm: int = -1) -> None:
+        self.scheduler.submit(Job(id, np.array(prompt, np.int32), Options(max_tokens=0, cache_prompt=False), embed=norm))
 
     def run(self, n_steps_max: int = 1000) -> list[Output]:
         """Step until nothing is left to do; all outputs."""

@@ -15,7 +15,7 @@ from lsm.engine.pool import Pool
 from lsm.engine.request import Request
 from lsm.engine.slot import Slot
 from lsm.errors import LsmError
-from lsm.values import StopType
+from lsm.values import Embedding, StopType
 
 
 class Ends:
@@ -37,6 +37,10 @@ class Ends:
 
     def finish(self, request: Request, slot: Slot, stop_type: StopType, truncated: bool) -> None:
         request.end(stop_type, truncated, slot.id)
+        self.advance(request, "finish")
+
+    def finish_embedding(self, request: Request, embedding: Embedding) -> None:
+        request.finish = embedding
         self.advance(request, "finish")
 
     def fail(self, request: Request, error: LsmError) -> None:

@@ -14,7 +14,7 @@ from time import perf_counter_ns
 from lsm.engine import sampling
 from lsm.engine.checkpoints import Spacing
 from lsm.engine.config import EngineConfig
-from lsm.engine.decoder import ContextDecoder, new_sampler
+from lsm.engine.decoder import ContextDecoder, embedding_limits, new_sampler
 from lsm.engine.gguf_header import read_header
 from lsm.engine.limits import Limits
 from lsm.engine.outputs import Job, Output
@@ -81,11 +81,11 @@ class Engine:
             model,
             self._owner,
             n_ctx=config.n_ctx,
-            n_seq_max=config.n_slots,
+            n_seq_max=_n_slots(config, model),
             kv_unified=config.shares_cells,
             threads=config.n_threads,
             threads_batch=config.n_threads_batch,
-            n_batch=max(config.n_batch, config.n_slots),
+            n_batch=max(config.n_batch, _n_slots(config, model)),
             n_ubatch=config.n_ubatch,
             flash_attn=config.flash_attn,
             type_k=config.cache_type_k,
@@ -100,8 +100,8 @@ class Engine:
         rollback = probe_rollback(context)
         needs_snapshots = n_swa > 0 or rollback in (Rollback.FULL, Rollback.BOUNDED)
         limits = Limits(
-            n_slots=config.n_slots,
-            n_ctx_slot=context.n_ctx_seq,
+            n_slots=context.n_seq_max,
+            n_ctx_slot=_n_ctx_slot(model, context),
             n_batch=context.n_batch,
             n_swa=n_swa,
             shares_cells=config.shares_cells,
@@ -113,9 +113,23 @@ class Engine:
                 n_batch=context.n_batch,
                 n_ubatch=context.n_ubatch,
             ),
+            n_ubatch=context.n_ubatch,
+            generates=context.has_memory,
+            decoder_start=model.decoder_start if model.has_decoder else None,
+            embedding=embedding_limits(context) if self._config.computing.embeds else None,
         )
         sampler = partial(new_sampler, model.vocab, context.n_ctx_seq)
-        return Scheduler(limits, ContextDecoder(context), model.vocab, sampler, self._new_instance, self._clock_ns)
+        decoder = ContextDecoder(context)
+        return Scheduler(
+            limits,
+            decoder,
+            model.vocab,
+            sampler,
+            self._new_instance,
+            self._clock_ns,
+            embedder=decoder,
+            reader=decoder if limits.decoder_start is not None else None,
+        )
 
     def _facts(self, model: Model, context: Context, load_ms: float) -> ModelFacts:
         return ModelFacts(
@@ -124,12 +138,12 @@ class Engine:
             vocab_type=model.vocab.type,
             n_vocab=model.vocab.n_tokens,
             n_ctx=context.n_ctx,
-            n_ctx_slot=context.n_ctx_seq,
+            n_ctx_slot=_n_ctx_slot(model, context),
             n_ctx_train=model.n_ctx_train,
             n_embd=model.n_embd,
             n_params=model.n_params,
             size_bytes=model.size_bytes,
-            n_slots=self._config.n_slots,
+            n_slots=context.n_seq_max,
             bos_token=_token_text(model.vocab, model.vocab.bos),
             eos_token=_token_text(model.vocab, model.vocab.eos),
             chat_template=model.chat_template() or "",
@@ -195,6 +209,16 @@ class Engine:
     def _loaded(self) -> Scheduler:
         assert self._scheduler is not None, "not loaded"
         return self._scheduler
+
+
+def _n_slots(config: EngineConfig, model: Model) -> int:
+    """A context remembers one text that an encoder has read."""
+    return 1 if model.has_encoder and model.has_decoder else config.n_slots
+
+
+def _n_ctx_slot(model: Model, context: Context) -> int:
+    """Models without a KV cache have a table of positions, which ends where their training did."""
+    return context.n_ctx_seq if context.has_memory else min(context.n_ctx_seq, model.n_ctx_train)
 
 
 def _check_defaults(defaults: Sampling, vocab: Vocab, n_ctx_slot: int) -> None:

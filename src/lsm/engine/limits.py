@@ -7,6 +7,15 @@ from dataclasses import dataclass
 from lsm.engine.checkpoints import Spacing
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingLimits:
+    n_ubatch: int  # most tokens in one computation
+    is_pooled: bool  # one vector for an input, rather than one for each of its tokens
+    is_normalized: bool  # scores of a reranker are not
+    whole: bool  # an input is computed at once: attention sees what comes later, or the pooling wants all of it
+    alone: bool  # one input in a batch: a cache with a part for each sequence would compute its tokens in several goes
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     n_slots: int
@@ -17,3 +26,7 @@ class Limits:
     similarity_min: float = 0.1
     can_trim: bool = True  # the memory can forget the last tokens of a sequence; a recurrent one cannot
     spacing: Spacing = Spacing(n_max=0, min_step=0, n_batch=1, n_ubatch=1)
+    n_ubatch: int = 512  # most tokens in one computation
+    generates: bool = True  # False: the model makes embeddings only
+    decoder_start: int | None = None  # an encoder reads the prompt, and the answer begins after this token
+    embedding: EmbeddingLimits | None = None  # None: no embeddings are made

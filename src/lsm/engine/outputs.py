@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from lsm.engine.ports import Media
 from lsm.engine.prefix import Tokens
 from lsm.errors import LsmError
-from lsm.values import Finish, Options, Text
+from lsm.values import Embedding, Finish, Options, Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class Job:
     options: Options
     media: tuple[Media, ...] = ()
     user_starts: tuple[int, ...] = ()
+    embed: int | None = None  # make an embedding, normalized so (`lsm.engine.normalize`), instead of an answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Piece:
 @dataclass(frozen=True, slots=True)
 class Ended:
     id: str
-    finish: Finish
+    finish: Finish | Embedding
 
 
 @dataclass(frozen=True, slots=True)

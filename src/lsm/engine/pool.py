@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 from lsm.engine.batch import Share
 from lsm.engine.outputs import Output
@@ -28,6 +29,13 @@ class Pool:
         request = self.slots[share.slot].request
         assert request is not None, f"slot {share.slot} has rows in the batch, but no request"
         return request
+
+    def announce(self, shares: Iterable[Share]) -> None:
+        """Tell the slots what of their prompts is in the next batch."""
+        for share in shares:
+            slot, request = self.slots[share.slot], self.request(share)
+            if slot.machine.state in ("started", "processing_prompt"):
+                slot.machine.fire("batch", whole=slot.n + share.stop - share.start == len(request.prompt))
 
     def occupy(self, slot: Slot, request: Request) -> None:
         request.slot_id = slot.id

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from lsm.engine.batch import Batch
 from lsm.engine.checkpoints import State
+from lsm.engine.prefix import Tokens
 from lsm.engine.prompt import Span
 from lsm.machines.table import Instance, Machine
 from lsm.values import Sampling
@@ -68,6 +69,30 @@ class Encoder(Protocol):
     @property
     def is_lost(self) -> bool:
         """Whether the weights had to leave for it and did not come back: nothing can be decoded until the model has slept."""
+        ...
+
+
+class Embedder(Protocol):
+    """The way through the model to embeddings."""
+
+    def embed(self, batch: Batch) -> int:
+        """Compute all rows of the batch; llama_decode's code.  `LsmError`: nothing is known about the rows' sequences."""
+        ...
+
+    def pooled(self, slot: int) -> NDArray[np.float32]:
+        """Shape (n_embd,): the embedding of what the last batch had of this slot's sequence; of a reranker its scores."""
+        ...
+
+    def rows(self, start: int, stop: int) -> NDArray[np.float32]:
+        """Shape (stop - start, n_embd): the embeddings of these rows of the last batch."""
+        ...
+
+
+class SourceReader(Protocol):
+    """The encoder of a model that reads a prompt before it writes."""
+
+    def encode(self, tokens: Tokens, slot: int) -> int:
+        """What the slot's next tokens look at from now on; llama_encode's code."""
         ...
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lsm.engine.outputs import Job
 from lsm.engine.ports import OwnedInstance, Sampler
+from lsm.engine.prefix import Tokens
 from lsm.engine.text import TextStream
 from lsm.errors import LsmError
-from lsm.values import Finish, StopType, Text, Timings
+from lsm.values import Embedding, Finish, StopType, Text, Timings
 
 
 class Request:
@@ -19,6 +23,10 @@ class Request:
         self.spans = tuple(media.span for media in job.media)
         self.user_starts = job.user_starts
         self.options = job.options
+        self.embed = job.embed
+        self.vectors: list[NDArray[np.float32]] = []  # of the tokens so far, where each has its own
+        self.source: Tokens | None = None  # what an encoder has to read before the prompt is decoded
+        self.n_source = 0
         self.machine = machine
         self.sampler: Sampler | None = None
         self.n_look_back = 0  # tokens of the prompt that the sampler wants to know
@@ -30,14 +38,23 @@ class Request:
         self.predicted_n = 0
         self.prompt_ns = 0
         self.predicted_ns = 0
-        self.finish: Finish | None = None
+        self.finish: Finish | Embedding | None = None
         self.error: LsmError | None = None
         self._unsent: list[int] = []
 
     @property
     def wants_tokens(self) -> bool:
         """False: it was asked only to fill the cache."""
-        return self.options.max_tokens != 0
+        return self.options.max_tokens != 0 and not self.embeds
+
+    @property
+    def embeds(self) -> bool:
+        return self.embed is not None
+
+    def read_first(self, decoder_start: int) -> None:
+        """The prompt is for the encoder; the decoder's begins, and ends, with this token."""
+        self.source, self.n_source = self.prompt, len(self.prompt)
+        self.prompt = np.array([decoder_start], np.int32)
 
     def take(self, token: int, piece: bytes) -> Text | None:
         """Add a token of the answer; the text that is certain now, if there is some."""
@@ -79,7 +96,7 @@ class Request:
             truncated=truncated,
             id_slot=id_slot,
             timings=self.timings(),
-            prompt_tokens=len(self.prompt),
+            prompt_tokens=self.n_source or len(self.prompt),
             completion_tokens=self.predicted_n,
         )
 

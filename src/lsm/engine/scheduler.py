@@ -6,6 +6,8 @@ One thread calls everything here, except `slots()` and `counters()`, which any t
 stands in the tables `lsm.machines.request` and `slot`; they move once for each phase.  A step is:
 
     assigning   who waits gets a slot; `Cache.keep_prefix` decides what of the slot's cache stays
+    embedding   inputs of which embeddings are asked are computed, in batches of their own
+    source      the encoder of a model that reads a prompt before it writes has its turn
     media       images and sound that come next in a prompt are encoded, and go into the cache
     here        each busy slot says what it wants decoded (`Slot.work`), and the batch is filled
     decoding    the batch goes through the model, in parts if it must
@@ -24,16 +26,18 @@ from lsm.engine.assigning import Assigner
 from lsm.engine.batch import Batch
 from lsm.engine.cache import Cache
 from lsm.engine.decoding import Decoding
+from lsm.engine.embedding import EmbeddingSteps, check_input
 from lsm.engine.ends import Ends
 from lsm.engine.limits import Limits
 from lsm.engine.media import MediaSteps
 from lsm.engine.outputs import Job, Output
 from lsm.engine.pool import Pool
-from lsm.engine.ports import Decoder, Encoder, NewInstance, NewSampler, Vocabulary
+from lsm.engine.ports import Decoder, Embedder, Encoder, NewInstance, NewSampler, SourceReader, Vocabulary
 from lsm.engine.request import Request
 from lsm.engine.slot import Slot
+from lsm.engine.source import SourceSteps, check_source
 from lsm.engine.taking import Taking
-from lsm.errors import LsmError
+from lsm.errors import LsmError, NotSupported
 from lsm.machines.checkpoint import CHECKPOINT
 from lsm.machines.request import REQUEST
 from lsm.machines.slot import SLOT
@@ -50,6 +54,8 @@ class Scheduler:
         new_instance: NewInstance,
         clock_ns: Callable[[], int] = perf_counter_ns,
         encoder: Encoder | None = None,
+        embedder: Embedder | None = None,
+        reader: SourceReader | None = None,
     ) -> None:
         self._limits = limits
         self._vocab = vocab
@@ -63,6 +69,11 @@ class Scheduler:
         taking = Taking(self.pool, self._ends, vocab)
         self._decoding = Decoding(self.pool, self.cache, self._ends, taking, decoder, clock_ns)
         self._media = MediaSteps(self.pool, self.cache, self._ends, taking, decoder, encoder, clock_ns) if encoder else None
+
+        self._embedding: EmbeddingSteps | None = None
+        if embedder and limits.embedding:
+            self._embedding = EmbeddingSteps(self.pool, self.cache, self._ends, embedder, limits.embedding, clock_ns)
+        self._source = SourceSteps(self.pool, self._ends, reader, clock_ns) if reader else None
 
     def _new_slot(self, i: int) -> Slot:
         subject = f"slot {i}"
@@ -96,11 +107,24 @@ class Scheduler:
         self.pool.requests[job.id] = request
         self.pool.queue.append(request)
         try:
-            check_job(job, self._limits.n_slots, self._limits.n_ctx_slot, self._vocab.n_tokens)
+            self._check(job)
+            if self._limits.decoder_start is not None:
+                request.read_first(self._limits.decoder_start)
             if request.wants_tokens:
                 request.sampler, request.n_look_back = self._new_sampler(job.options.sampling)
         except LsmError as error:
             self._ends.fail(request, error)
+
+    def _check(self, job: Job) -> None:
+        limits, n_vocab = self._limits, self._vocab.n_tokens
+        if job.embed is not None:
+            check_input(job, limits.embedding, limits.n_ctx_slot, n_vocab)
+        elif not limits.generates:
+            raise NotSupported("this model makes embeddings and writes nothing: ask it for embeddings")
+        else:
+            check_job(job, limits.n_slots, limits.n_ctx_slot, n_vocab)
+            if limits.decoder_start is not None:
+                check_source(len(job.prompt), limits.n_ubatch)
 
     def cancel(self, id: str) -> None:
         """The request is out of the next batch and its slot free; what was decoded stays for the next prompt.  Ended ones are ignored."""
@@ -119,14 +143,19 @@ class Scheduler:
     def step(self) -> None:
         """Give slots to those who wait, then decode at most one batch; returns at once where there is nothing to do."""
         self._assigner.assign()
+        if self._embedding and self._embedding.step():
+            return
+        if self._source:
+            self._source.step()
         if self._media and not self._media.step():
             return
         self._fill()
         self._decoding.decode(self._batch)
 
     def _fill(self) -> None:
-        generating = [slot.work() for slot in self.pool.order if slot.request and slot.request.sampled is not None]
-        begun = [slot for slot in self.pool.order if slot.request and slot.request.sampled is None]
+        writing = [slot for slot in self.pool.order if slot.request is not None and not slot.request.embeds]
+        generating = [slot.work() for slot in writing if slot.request and slot.request.sampled is not None]
+        begun = [slot for slot in writing if slot.request and slot.request.sampled is None]
         prompts = [work for slot in begun if len((work := self.cache.rewinding.work(slot)).tokens)]
         self._batch.fill(generating, prompts)
         for share in self._batch.shares:
