@@ -332,7 +332,7 @@ def end(outputs: Sequence[Output], id: str) -> Ended | Failed | Cancelled:
 
 def result(outputs: Sequence[Output], id: str) -> tuple[str, Finish]:
     ended = end(outputs, id)
-    assert isinstance(ended, Ended), ended
+    assert isinstance(ended, Ended) and isinstance(ended.finish, Finish), ended
     return texts(outputs, id), ended.finish
 
 

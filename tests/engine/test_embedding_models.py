@@ -104,6 +104,12 @@ def test_a_cache_lets_the_last_token_stand_for_a_long_input(tiny_llama: Path, ow
     np.testing.assert_allclose(parts, whole, atol=2e-3)
 
 
+def test_any_number_of_slots_shares_a_computation(bert: Path, owner: int) -> None:
+    """B.5: a batch that three slots do not divide is made a little smaller."""
+    with embedding(bert, owner, n_parallel=3, n_ubatch=32) as engine:
+        assert len(embed(engine, [5] * 30)) == 1
+
+
 def test_positions_end_where_the_training_did(bert: Path, owner: int) -> None:
     """B.5: a larger context than the model has positions for would read beyond its table."""
     with embedding(bert, owner, n_ctx=2048, n_batch=2048, n_ubatch=2048) as engine:

@@ -76,17 +76,17 @@ class Engine:
             raise
 
     def _new_context(self, model: Model) -> Context:
-        config = self._config
+        config, n_slots = self._config, _n_slots(self._config, model)
         return Context(
             model,
             self._owner,
             n_ctx=config.n_ctx,
-            n_seq_max=_n_slots(config, model),
+            n_seq_max=n_slots,
             kv_unified=config.shares_cells,
             threads=config.n_threads,
             threads_batch=config.n_threads_batch,
-            n_batch=max(config.n_batch, _n_slots(config, model)),
-            n_ubatch=config.n_ubatch,
+            n_batch=max(config.n_batch, n_slots),
+            n_ubatch=_n_ubatch(config, n_slots),
             flash_attn=config.flash_attn,
             type_k=config.cache_type_k,
             type_v=config.cache_type_v,
@@ -214,6 +214,11 @@ class Engine:
 def _n_slots(config: EngineConfig, model: Model) -> int:
     """A context remembers one text that an encoder has read."""
     return 1 if model.has_encoder and model.has_decoder else config.n_slots
+
+
+def _n_ubatch(config: EngineConfig, n_slots: int) -> int:
+    """For embeddings llama.cpp plans a computation in which every slot has an equal part."""
+    return max(config.n_ubatch // n_slots, 1) * n_slots if config.computing.embeds else config.n_ubatch
 
 
 def _n_ctx_slot(model: Model, context: Context) -> int:
