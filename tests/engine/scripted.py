@@ -82,6 +82,7 @@ class ScriptedDecoder:
         self.calls: list[int] = []  # rows of each call
         self.spans: dict[int, list[Span]] = {}  # the media in each sequence
         self.on_decode: Callable[[], None] = lambda: None
+        self.spans_of: dict[bytes, list[Span]] = {}  # the same in each state that was saved
         self.is_away = self.no_room_for_states = self.spoiled_states = False
 
     def decode(self, batch: Batch, start: int, stop: int, samplers: Sequence[Sampler]) -> tuple[int, Sequence[int]]:
@@ -158,7 +159,9 @@ class ScriptedDecoder:
             return None
         cached = self.sequences[slot]
         forgotten = max(self.forgotten.get(slot, 0), len(cached) - self.window) if self.window else 0
-        return np.array([partial, forgotten, *cached], np.int32).view(np.uint8)
+        state = np.array([partial, forgotten, *cached], np.int32).view(np.uint8)
+        self.spans_of[state.tobytes()] = list(self.spans.get(slot, ()))
+        return state
 
     def state_size(self, slot: int) -> int:
         return 4 * (2 + len(self.sequences[slot]))
@@ -169,6 +172,11 @@ class ScriptedDecoder:
         assert was_partial == partial
         if self.spoiled_states:
             return False
+        if not partial:
+            self.sequences.pop(slot, None)
+            if sum(map(len, self.sequences.values())) + len(cached) > self.n_cells:
+                return False
+            self.spans[slot] = list(self.spans_of[state.tobytes()])
         if partial:  # what sees everything is still there, and must be of the same prefix
             assert self.sequences[slot][: len(cached)] == cached, "a snapshot of other tokens"
             if not self.is_recurrent:

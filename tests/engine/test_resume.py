@@ -95,6 +95,20 @@ def test_plain_attention_takes_none(tiny_llama: Path, owner: int) -> None:
         assert engine.counters().checkpoints == 0
 
 
+@pytest.mark.parametrize("name", ["tiny_llama", *MODELS])
+def test_a_prompt_comes_back_from_host_memory(name: str, request: pytest.FixtureRequest, owner: int) -> None:
+    """D.2, S6: a conversation whose slot was taken goes on; the device memory leaves after each request."""
+    with loaded(request.getfixturevalue(name), owner, n_parallel=1, **SAME_IN_ANY_BATCH) as engine:
+        expected = generate(engine, SECOND, max_tokens=6)
+        for prompt in (FIRST, FIRST[::-1]):
+            asked(engine, prompt, max_tokens=20)
+            engine.memory.release(*CLASSES)
+            engine.memory.restore(*CLASSES)
+        answer, timings = asked(engine, SECOND, max_tokens=6)
+    assert timings.cache_n >= len(FIRST) - 4
+    assert answer == expected
+
+
 @pytest.mark.slow
 def test_gemma_resumes_within_four_tokens_and_a_ubatch(real_model: Callable[[str], Path], owner: int) -> None:
     """S11 acceptance: Gemma 3 270M; after an answer longer than the window has spare cells, the next prompt takes the answer back."""

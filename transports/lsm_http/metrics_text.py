@@ -33,6 +33,14 @@ GAUGES: tuple[tuple[str, str, Callable[[Counters, Counters], Value]], ...] = (
     ("requests_deferred", "Requests that wait for a slot or for the device.", lambda now, before: now.requests_waiting),
     ("n_busy_slots_per_decode", "Slots in use per llama_decode.", lambda now, before: _rate(now.busy_slots, now.decode_calls)),
 )
+KEPT: tuple[tuple[str, str, str, Callable[[Counters], Value]], ...] = (
+    ("prompt_cache_hits_total", "counter", "Prompts taken back from host memory.", lambda now: now.prompt_cache_hits),
+    ("prompt_cache_entries", "gauge", "Prompts in host memory.", lambda now: now.prompt_cache_entries),
+    ("prompt_cache_tokens", "gauge", "Their tokens.", lambda now: now.prompt_cache_tokens),
+    ("prompt_cache_bytes", "gauge", "Their bytes, snapshots included.", lambda now: now.prompt_cache_bytes),
+    ("checkpoints", "gauge", "Snapshots of slots and of prompts in host memory.", lambda now: now.checkpoints),
+    ("checkpoint_bytes", "gauge", "Their bytes.", lambda now: now.checkpoint_bytes),
+)
 
 
 def exposition(now: Mapping[str, Counters], before: Mapping[str, Counters], state: Mapping[str, Any]) -> str:
@@ -46,6 +54,8 @@ def exposition(now: Mapping[str, Counters], before: Mapping[str, Counters], stat
         lines += _family(f"llamacpp:{name}", "gauge", meaning, values)
     for name, value in state["counters"].items():
         lines += _family(f"lsm:{name}_total", "counter", f"Of all models of this process: {name}.", {"": value})
+    for name, kind, meaning, read in KEPT:
+        lines += _family(f"lsm:{name}", kind, meaning, {label(alias): read(counts) for alias, counts in now.items()})
     lines += _family("lsm:memory_bytes", "gauge", "What each model has where.", _memory(state))
     return "\n".join(lines) + "\n"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lsm.config.readers import Reader, Whole
+from lsm.config.readers import OnOff, Reader, Whole
 from lsm.config.setting import Setting
 from lsm.keeping import Keeping
 
@@ -48,5 +48,22 @@ KEEPING: tuple[Setting, ...] = (
         env="LLAMA_ARG_CHECKPOINT_MIN_SPACING_NT",
         unit="tokens",
         help="least distance of two snapshots, but for those near the end of a prompt; 0 is none",
+    ),
+    _entry(
+        "cache_ram_mib",
+        "-cram",
+        "--cache-ram",
+        read=Whole(0, MIB_MAX, {"-1": -1}),
+        env="LLAMA_ARG_CACHE_RAM",
+        unit="MiB",
+        help="host memory for prompts that no slot holds any more; 0 is off, -1 as much as the tokens of one full context take",
+    ),
+    _entry(
+        "cache_idle_slots",
+        read=OnOff(),
+        env="LLAMA_ARG_CACHE_IDLE_SLOTS",
+        env_off=("LLAMA_ARG_NO_CACHE_IDLE_SLOTS",),
+        constants={"--cache-idle-slots": "on", "--no-cache-idle-slots": "off"},
+        help="a new request sends what idle slots hold into that cache; with one KV cache for all slots they are cleared",
     ),
 )

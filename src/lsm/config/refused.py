@@ -40,7 +40,7 @@ _REASONS: tuple[tuple[str, str], ...] = (
     ("--poll --poll-batch", f"{_OPENMP}: GOMP_SPINCOUNT in the environment says how long they wait before they sleep"),
     ("--perf --no-perf", _NOT_YET),
     ("-dt --defrag-thold", "is gone: llama.cpp ignores it"),
-    ("-cram --cache-ram --cache-idle-slots --no-cache-idle-slots --cache-reuse", f"{_NOT_YET} (a prompt cache beside the slots)"),
+    ("--cache-reuse", f"{_NOT_YET} (shifting parts of a prompt)"),
     ("--context-shift --no-context-shift --keep", f"{_NOT_YET}: an answer ends where the context does"),
     ("--slot-save-path -lcs --lookup-cache-static -lcd --lookup-cache-dynamic", _NOT_YET),
     ("-cb --cont-batching -nocb --no-cont-batching", _ALWAYS_ON),

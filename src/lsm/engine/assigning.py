@@ -21,6 +21,12 @@ class Assigner:
 
     def assign(self) -> None:
         """Who waits for one certain slot lets others pass."""
+        n_waiting = len(self._pool.queue)
+        self._assign()
+        if len(self._pool.queue) < n_waiting:
+            self._cache.stashing.put_idle_away()
+
+    def _assign(self) -> None:
         for request in list(self._pool.queue):
             idle = [slot.candidate() for slot in self._pool.idle()]
             if not idle:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from lsm.engine.limits import Limits
 from lsm.engine.pool import Pool
 from lsm.engine.ports import Decoder
-from lsm.engine.prefix import common_prefix
 from lsm.engine.prompt import whole_prefix
+from lsm.engine.prompt_cache import Held
 from lsm.engine.request import Request
 from lsm.engine.rewinding import Rewinding
 from lsm.engine.slot import Slot
+from lsm.engine.stashing import Stashing
 
 
 class Cache:
@@ -17,12 +18,14 @@ class Cache:
         self._pool = pool
         self._limits = limits
         self.rewinding = Rewinding(decoder, limits)
+        self.stashing = Stashing(pool, decoder, self.rewinding, limits)
 
     def keep_prefix(self, request: Request, slot: Slot) -> None:
         """Keep what the slot has of the request's prompt; the rest goes."""
+        self.stashing.exchange(slot, request)
         n_common = n = 0
         if request.options.cache_prompt and slot.n:
-            n_common = whole_prefix(common_prefix(slot.tokens, request.prompt), slot.spans, request.spans)
+            n_common = slot.held.shared(Held(request.prompt, request.spans))
             # The last token must be decoded, so that there are logits: if it is of a chunk, all of that.
             n = whole_prefix(min(n_common, len(request.prompt) - 1), slot.spans, request.spans)
         self.rewinding.match(slot, n, n_common)
@@ -31,8 +34,17 @@ class Cache:
 
     def kept(self) -> dict[str, int]:
         """For `Counters`.  May be read by another thread."""
-        snapshots = [entry for slot in self._pool.slots for entry in slot.checkpoints]
-        return {"checkpoints": len(snapshots), "checkpoint_bytes": sum(entry.state.nbytes for entry in snapshots)}
+        cache = self.stashing.cache
+        holders = (*self._pool.slots, *cache)
+        snapshots = {id(entry): entry.state.nbytes for holder in holders for entry in holder.checkpoints}
+        return {
+            "checkpoints": len(snapshots),
+            "checkpoint_bytes": sum(snapshots.values()),
+            "prompt_cache_entries": len(cache),
+            "prompt_cache_tokens": cache.n_tokens,
+            "prompt_cache_bytes": cache.size_bytes,
+            "prompt_cache_hits": cache.hits,
+        }
 
     def clear(self, slot: Slot) -> None:
         """Only the book-keeping of the sequence is touched, so this works while the memory is released, too."""

@@ -107,6 +107,9 @@ class Engine:
             shares_cells=config.shares_cells,
             similarity_min=config.slot_prompt_similarity,
             can_trim=rollback is Rollback.PART,
+            cache_limit_bytes=config.keeping.cache_limit_bytes,
+            cache_limit_tokens=context.n_ctx,
+            cache_idle_slots=config.keeping.cache_idle_slots,
             spacing=Spacing(
                 n_max=config.keeping.n_ctx_checkpoints if needs_snapshots else 0,
                 min_step=config.keeping.checkpoint_min_step,

@@ -25,6 +25,9 @@ class Limits:
     shares_cells: bool  # one KV cache for all slots: an idle one can be cleared to make room
     similarity_min: float = 0.1
     can_trim: bool = True  # the memory can forget the last tokens of a sequence; a recurrent one cannot
+    cache_limit_bytes: int | None = 0  # of prompts kept in host memory; 0: none are; None: no limit
+    cache_limit_tokens: int = 0  # raised to what fits into the bytes
+    cache_idle_slots: bool = False
     spacing: Spacing = Spacing(n_max=0, min_step=0, n_batch=1, n_ubatch=1)
     n_ubatch: int = 512  # most tokens in one computation
     generates: bool = True  # False: the model makes embeddings only

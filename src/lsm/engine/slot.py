@@ -9,6 +9,7 @@ from lsm.engine.checkpoints import Checkpoints
 from lsm.engine.ports import OwnedInstance
 from lsm.engine.prefix import Candidate, Tokens
 from lsm.engine.prompt import Span, position, text_end
+from lsm.engine.prompt_cache import Held
 from lsm.engine.request import Request
 from lsm.values import SlotInfo
 
@@ -37,6 +38,10 @@ class Slot:
         return self._tokens[: self.n]
 
     @property
+    def held(self) -> Held:
+        return Held(self.tokens, self.spans)
+
+    @property
     def is_full(self) -> bool:
         """Whether no position would be left after the token that was sampled last."""
         return self.n + 1 >= self.n_ctx
@@ -50,6 +55,12 @@ class Slot:
             self._tokens = grown
         self._tokens[self.n : end] = tokens
         self.n = end
+
+    def fill(self, tokens: Tokens, spans: tuple[Span, ...]) -> None:
+        """The memory holds this now, and nothing else."""
+        self.keep(0)
+        self.append(tokens)
+        self.spans = spans
 
     def keep(self, n: int) -> None:
         """Forget all but the first `n` tokens, which end no media chunk half way."""

@@ -11,6 +11,7 @@ from lsm.arena.status import status as arena_status
 from lsm.errors import ArenaError
 from lsm.runtime.engine_port import CLASSES
 from lsm.runtime.owner import Owner
+from lsm.values import Counters
 
 _NO_BYTES = {"device": 0, "host": 0, "file": 0}
 
@@ -34,7 +35,20 @@ def _model(owner: Owner, path: Path, line: Status) -> dict[str, Any]:
         "machines": owner.machines(),
         "bytes": {name: dict(owner.bytes.get(name, _NO_BYTES)) for name in CLASSES},
         "why": _why(owner, line),
+        "prompt_cache": _prompt_cache(owner.activity.counters),
         "requests": {"running": owner.running, "waiting": owner.waiting},
+    }
+
+
+def _prompt_cache(counters: Counters) -> dict[str, int]:
+    """Of prompts in host memory, and of snapshots there or beside the slots."""
+    return {
+        "entries": counters.prompt_cache_entries,
+        "tokens": counters.prompt_cache_tokens,
+        "bytes": counters.prompt_cache_bytes,
+        "hits": counters.prompt_cache_hits,
+        "checkpoints": counters.checkpoints,
+        "checkpoint_bytes": counters.checkpoint_bytes,
     }
 
 

@@ -155,7 +155,7 @@ STATE = {
 def test_metrics_names_and_values() -> None:
     """B.1: llama-server's names, without labels for one model; rates since the scrape before."""
     before = Counters(prompt_tokens=100, prompt_seconds=1.0)
-    now = Counters(prompt_tokens=300, prompt_seconds=2.0, decode_calls=4, busy_slots=6, requests_waiting=2)
+    now = Counters(prompt_tokens=300, prompt_seconds=2.0, decode_calls=4, busy_slots=6, requests_waiting=2, prompt_cache_bytes=77)
     lines = exposition({"a": now}, {"a": before}, STATE).splitlines()
     for line in (
         "# TYPE llamacpp:prompt_tokens_total counter",
@@ -165,6 +165,8 @@ def test_metrics_names_and_values() -> None:
         "llamacpp:n_busy_slots_per_decode 1.5",
         "llamacpp:requests_deferred 2",
         "lsm:handoffs_total 3",
+        "# TYPE lsm:prompt_cache_hits_total counter",
+        "lsm:prompt_cache_bytes 77",
         'lsm:memory_bytes{model="a\\"b",kind="weights",place="device"} 5',
     ):
         assert line in lines
