@@ -7,7 +7,7 @@ reports is heard in order, some time later, while it goes on.  How long anything
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -116,6 +116,9 @@ class SimulatedEngine:
 
     def submit(self, job: Job) -> None:
         self._put_if_loaded(partial(self._left.__setitem__, job.id, job.options.max_tokens))
+
+    def set_adapters(self, scales: Sequence[float]) -> None:
+        """No adapters here."""
 
     def cancel(self, request_id: str) -> None:
         self._put_if_loaded(partial(self._cancel, request_id))

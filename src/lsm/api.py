@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from lsm.config import Settings
 from lsm.values import (
+    AdapterInfo,
     ChatRequest,
     Counters,
     Finish,
@@ -32,7 +33,7 @@ from lsm.values import (
 )
 
 __all__ = [
-    "ChatRequest", "Counters", "Finish", "Host", "ModelFacts", "ModelInfo", "Options", "Sampling", "Settings", "SlotInfo",
+    "AdapterInfo", "ChatRequest", "Counters", "Finish", "Host", "ModelFacts", "ModelInfo", "Options", "Sampling", "Settings", "SlotInfo",
     "Text", "Timings", "build_info", "open_host",
 ]  # fmt: skip
 
@@ -51,6 +52,14 @@ class Host(Protocol):
     def counters(self, model: str) -> Counters: ...
 
     def slots(self, model: str) -> tuple[SlotInfo, ...]: ...
+
+    def set_adapters(self, model: str, scales: Mapping[int, float]) -> None:
+        """From the next batch on each LoRA adapter of the model (`ModelFacts.adapters`) acts by its scale here; others act no longer.
+
+        What the slots keep of earlier prompts is not used again.  Raises `InvalidRequest`: there is no such adapter, or an infinite scale;
+        `ModelLoading` or `ModelFailed` before the model has been loaded.
+        """
+        ...
 
     def state(self) -> dict[str, Any]:
         """The document of `GET /lsm/state`; plain JSON values."""

@@ -7,6 +7,7 @@ Names and defaults follow llama-server's flags (requirements C.1, C.2); what a v
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 POOLINGS = ("none", "mean", "cls", "last", "rank")
 PRIORITIES = {-1: 5, 0: 0, 1: -5, 2: -10, 3: -20}  # --prio: what it adds to the niceness of a thread
@@ -86,6 +87,32 @@ class Computing:
     def freq_scale(self) -> float:
         """Factor on RoPE's frequencies, by which the context grows inversely; 0: the model's."""
         return 1.0 / self.rope_scale if self.rope_scale else self.rope_freq_scale
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steering:
+    """What acts beside the weights: files, and how strongly each acts."""
+
+    lora: tuple[tuple[Path, float], ...] = ()
+    lora_scaled: tuple[tuple[Path, float], ...] = ()
+    lora_init_without_apply: bool = False
+    control_vector: tuple[tuple[Path, float], ...] = ()
+    control_vector_scaled: tuple[tuple[Path, float], ...] = ()
+    control_vector_layers: tuple[int, int] | None = None  # first and last; None: all
+
+    @property
+    def adapters(self) -> tuple[tuple[Path, float], ...]:
+        """Each LoRA adapter's file and the scale it acts by at first; its place is its number."""
+        files = (*self.lora, *self.lora_scaled)
+        return tuple((path, 0.0) for path, _ in files) if self.lora_init_without_apply else files
+
+    @property
+    def control_vectors(self) -> tuple[tuple[Path, float], ...]:
+        return (*self.control_vector, *self.control_vector_scaled)
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self.adapters or self.control_vectors)
 
 
 AS_IT_COMES = Loading()

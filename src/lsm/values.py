@@ -121,6 +121,19 @@ class Embedding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterInfo:
+    """A LoRA adapter, the `id`-th of its model.  `invocation_text` is what `invocation_tokens` mean, empty for a plain LoRA."""
+
+    id: int
+    path: str
+    scale: float
+    task_name: str
+    prompt_prefix: str
+    invocation_tokens: tuple[int, ...]
+    invocation_text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
     """What is known of a model once it is loaded, and stays true while its memory is away."""
 
@@ -139,6 +152,7 @@ class ModelFacts:
     eos_token: str
     chat_template: str  # empty: the model has none
     load_ms: float
+    adapters: tuple[AdapterInfo, ...] = ()  # with the scales that they have at first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

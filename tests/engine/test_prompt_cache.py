@@ -11,6 +11,14 @@ from lsm.engine.prompt import Span
 from lsm.engine.prompt_cache import Entry, Held, PromptCache
 
 
+def test_what_other_adapters_made_is_not_shared() -> None:
+    """B.1 POST /lora-adapters: equal tokens, other scales; and nothing of what several scales made, not even with itself."""
+    tokens = np.array([1, 2, 3], np.int32)
+    plain, scaled, mixed = (Held(tokens, adapters=adapters) for adapters in ((0.0,), (0.5,), None))
+    assert [one.shared(other) for one in (plain, scaled) for other in (plain, scaled)] == [3, 0, 0, 3]
+    assert [mixed.shared(other) for other in (plain, scaled, mixed)] == [0, 0, 0] == [plain.shared(mixed), scaled.shared(mixed), 0]
+
+
 def held(*tokens: int) -> Held:
     return Held(np.array(tokens, np.int32))
 

@@ -6,6 +6,7 @@ It stands where `EngineThread` stands, follows the same port, and keeps the same
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -99,6 +100,9 @@ class ScriptedEngine:
     def submit(self, job: Job) -> None:
         self._put("submit", job)
 
+    def set_adapters(self, scales: Sequence[float]) -> None:
+        self._put("set_adapters", scales)
+
     def cancel(self, request_id: str) -> None:
         self._put("cancel", request_id)
 
@@ -188,6 +192,9 @@ class ScriptedEngine:
 
     async def _do_submit(self, job: Job) -> None:
         self._left[job.id] = job.options.max_tokens
+
+    async def _do_set_adapters(self, scales: Sequence[float]) -> None:
+        """No adapters here."""
 
     async def _do_cancel(self, request_id: str) -> None:
         if self._left.pop(request_id, None) is not None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,7 +26,8 @@ from typing import Any
 import trio
 
 from lsm.errors import ContextExceeded, DecodeFailed, InvalidRequest, ModelFailed, ModelLoading, NotFound, WakeFailed
-from lsm.values import ChatRequest, Counters, Finish, ModelFacts, ModelInfo, Options, SlotInfo, StopType, Text, Timings
+from lsm.runtime.adapters import with_scales
+from lsm.values import AdapterInfo, ChatRequest, Counters, Finish, ModelFacts, ModelInfo, Options, SlotInfo, StopType, Text, Timings
 
 BOS, EOS = 256, 257  # after the 256 bytes
 N_CTX = 512
@@ -46,6 +47,7 @@ class ScriptedModel:
     cached: tuple[int, ...] = ()
     slot_state: str = "idle"
     request_id: str = ""
+    adapters: tuple[AdapterInfo, ...] = ()
     counters: Counters = field(default_factory=Counters)
     slot: trio.Lock = field(default_factory=trio.Lock)
 
@@ -53,7 +55,7 @@ class ScriptedModel:
         facts = ModelFacts(
             architecture="echo", description="echo of bytes", vocab_type=2, n_vocab=258, n_ctx=N_CTX, n_ctx_slot=N_CTX, n_ctx_train=N_CTX,
             n_embd=1, n_params=SIZE_BYTES, size_bytes=SIZE_BYTES, n_slots=1, bos_token="<bos>", eos_token="<eos>",
-            chat_template="{{ messages }}", load_ms=1.0,
+            chat_template="{{ messages }}", load_ms=1.0, adapters=self.adapters,
         )  # fmt: skip
         return ModelInfo(
             alias=self.alias, path=self.path, load_state=self.load_state, sleep_state=self.sleep_state,
@@ -109,6 +111,10 @@ class ScriptedHost:
 
     def counters(self, model: str) -> Counters:
         return self.scripted(model).counters
+
+    def set_adapters(self, model: str, scales: Mapping[int, float]) -> None:
+        it = self.scripted(model)
+        it.adapters = with_scales(it.adapters, scales)
 
     def slots(self, model: str) -> tuple[SlotInfo, ...]:
         it = self.scripted(model)

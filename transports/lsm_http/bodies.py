@@ -118,7 +118,14 @@ class ModelName(msgspec.Struct):
     model: str | None = None
 
 
-Body = TypeVar("Body", bound=msgspec.Struct)
+class AdapterScale(msgspec.Struct):
+    """One of the array of `POST /lora-adapters`."""
+
+    id: int
+    scale: float = 0.0
+
+
+Body = TypeVar("Body")
 PATH = re.compile(r"^(?P<what>.*) - at `\$\.?(?P<path>[^`]*)`$", re.DOTALL)
 
 

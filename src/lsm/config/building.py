@@ -8,7 +8,7 @@ from typing import Any
 
 from lsm.config.settings import Settings
 from lsm.keeping import Keeping
-from lsm.tuning import Computing, Loading
+from lsm.tuning import Computing, Loading, Steering
 from lsm.values import Options, Sampling
 
 
@@ -20,6 +20,7 @@ def build_settings(values: Mapping[str, Any]) -> Settings:
         loading=replace(Loading(), **_under("loading.", values)),
         computing=replace(Computing(), **_under("computing.", values)),
         keeping=replace(Keeping(), **_under("keeping.", values)),
+        steering=replace(Steering(), **_under("steering.", values)),
         **_under("", values),
     )
 

@@ -22,6 +22,7 @@ def check_together(settings: Settings) -> None:
     _check_grammar(settings.options.sampling.grammar)
     _check_loading(settings.loading)
     _check_computing(settings.computing)
+    _check_steering(settings)
 
 
 def _check_loading(loading: Loading) -> None:
@@ -38,6 +39,14 @@ def _check_computing(computing: Computing) -> None:
         raise ConfigError("--pooling is about embeddings: add --embeddings")
     if computing.rope_scale and computing.rope_freq_scale:
         raise ConfigError("--rope-scale and --rope-freq-scale say the same in two ways: leave one away")
+
+
+def _check_steering(settings: Settings) -> None:
+    steering = settings.steering
+    if steering.is_used and len(settings.model_paths) > 1:
+        raise ConfigError("--lora and --control-vector are made for one model: serve it by itself, with one --model")
+    if steering.control_vector_layers and not steering.control_vectors:
+        raise ConfigError("--control-vector-layer-range is about control vectors: add --control-vector")
 
 
 def _check_batches(settings: Settings) -> None:

@@ -49,7 +49,7 @@ def _from_command_line(argv: Sequence[str], warnings: list[str], program: str) -
                 raise ConfigError(f"{flag} takes no value, but got {inline!r}")
             text = entry.constants[flag]
         else:
-            text = _next_value(flag, entry, words) if inline is None else inline
+            text = " ".join(_next_value(flag, entry, words) for _ in range(entry.n_words)) if inline is None else inline
         if entry.collect is None and entry.name in given:
             warnings.append(f"{flag} is given more than once: the last one counts")
         given.setdefault(entry.name, []).append((flag, text))

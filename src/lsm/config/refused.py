@@ -31,8 +31,6 @@ _REASONS: tuple[tuple[str, str], ...] = (
     ),
     ("--numa", _NOT_YET),
     ("-fitp --fit-print", "is a tool of llama.cpp's: the log of the load says what was fitted"),
-    ("--lora --lora-scaled --lora-init-without-apply", f"{_NOT_YET} (LoRA adapters)"),
-    ("--control-vector --control-vector-scaled --control-vector-layer-range", f"{_NOT_YET} (control vectors)"),
     ("--kv-unified-per-slot", _NOT_YET),
     ("-Cb --cpu-mask-batch -Crb --cpu-range-batch", "is not supported: the threads of prompts are those of generation, see --cpu-mask"),
     ("--prio-batch", "is not supported: the threads of prompts are those of generation, see --prio"),

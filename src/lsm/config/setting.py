@@ -29,6 +29,7 @@ class Setting:
     collect: Collect | None = None  # repeatable: makes one tuple of all uses
     default_text: str | None = None
     secret: bool = False  # its value appears in no message
+    n_words: int = 1  # on the command line
     name: str = ""  # of the field of Settings; dotted for one of its `options`
 
     @property

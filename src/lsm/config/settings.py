@@ -12,9 +12,10 @@ from lsm.config.generation import GENERATION
 from lsm.config.keeping import KEEPING
 from lsm.config.readers import Choice, CommaList, FilePath, Number, Prefix, SizeOrAuto, Text, UrlList, Whole
 from lsm.config.setting import Setting, setting, settings_of, switch
+from lsm.config.steering import STEERING
 from lsm.config.tuning import TUNING
 from lsm.keeping import Keeping
-from lsm.tuning import Computing, Loading
+from lsm.tuning import Computing, Loading, Steering
 from lsm.values import Options
 
 MODELS = "Models"
@@ -228,6 +229,7 @@ class Settings:
     loading: Loading = field(default_factory=Loading)
     computing: Computing = field(default_factory=Computing)
     keeping: Keeping = field(default_factory=Keeping)
+    steering: Steering = field(default_factory=Steering)
 
     options: Options = field(default_factory=Options)  # what a request that does not say otherwise gets
     grammar_file: Path | None = setting(
@@ -351,6 +353,6 @@ class Settings:
         return tuple(ModelSource(path, name) for path, name in zip(self.model_paths, names, strict=True))
 
 
-SETTINGS: tuple[Setting, ...] = (*settings_of(Settings), *TUNING, *KEEPING, *GENERATION)
+SETTINGS: tuple[Setting, ...] = (*settings_of(Settings), *TUNING, *STEERING, *KEEPING, *GENERATION)
 BY_SPELLING = {spelling: entry for entry in SETTINGS for spelling in entry.spellings}
 GROUPS: tuple[str, ...] = tuple(dict.fromkeys(entry.group for entry in SETTINGS))

@@ -6,7 +6,7 @@ from lsm.engine.limits import Limits
 from lsm.engine.pool import Pool
 from lsm.engine.ports import Decoder
 from lsm.engine.prompt import whole_prefix
-from lsm.engine.prompt_cache import Held
+from lsm.engine.prompt_cache import Scales
 from lsm.engine.request import Request
 from lsm.engine.rewinding import Rewinding
 from lsm.engine.slot import Slot
@@ -19,16 +19,25 @@ class Cache:
         self._limits = limits
         self.rewinding = Rewinding(decoder, limits)
         self.stashing = Stashing(pool, decoder, self.rewinding, limits)
+        self._adapters: Scales = ()
+
+    def set_adapters(self, scales: Scales) -> None:
+        """LoRA adapters act by these scales in the batches to come."""
+        self._adapters = scales
+        for slot in self._pool.order:
+            slot.adapters = None  # its end will be made by others than its beginning
 
     def keep_prefix(self, request: Request, slot: Slot) -> None:
         """Keep what the slot has of the request's prompt; the rest goes."""
+        request.adapters = self._adapters
         self.stashing.exchange(slot, request)
         n_common = n = 0
         if request.options.cache_prompt and slot.n:
-            n_common = slot.held.shared(Held(request.prompt, request.spans))
+            n_common = slot.held.shared(request.held)
             # The last token must be decoded, so that there are logits: if it is of a chunk, all of that.
             n = whole_prefix(min(n_common, len(request.prompt) - 1), slot.spans, request.spans)
         self.rewinding.match(slot, n, n_common)
+        slot.adapters = request.adapters
         request.cache_n = slot.n
         self._pool.tally.prompt_tokens_cached += slot.n
 

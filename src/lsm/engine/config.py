@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lsm.engine.threads import usable_cores
 from lsm.keeping import Keeping
-from lsm.tuning import Computing, Loading
+from lsm.tuning import Computing, Loading, Steering
 from lsm.values import Sampling
 
 AUTO_SLOTS = 4
@@ -41,6 +41,7 @@ class EngineConfig:
     loading: Loading = Loading()
     computing: Computing = Computing()
     keeping: Keeping = Keeping()
+    steering: Steering = Steering()
 
     @property
     def n_slots(self) -> int:

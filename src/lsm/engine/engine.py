@@ -7,7 +7,7 @@ memory cannot forget a part (recurrent), or a sliding window has moved on too fa
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter_ns
 
@@ -20,8 +20,10 @@ from lsm.engine.limits import Limits
 from lsm.engine.outputs import Job, Output
 from lsm.engine.ports import NewInstance
 from lsm.engine.scheduler import Scheduler
+from lsm.engine.steering import describe, load_adapters, read_control_vectors
 from lsm.engine.threads import settle_thread
 from lsm.errors import InvalidRequest, LsmError
+from lsm.native.adapter import Adapter
 from lsm.native.context import Context
 from lsm.native.memory import DeviceMemory
 from lsm.native.model import Model
@@ -46,6 +48,7 @@ class Engine:
         self._new_instance = new_instance
         self._clock_ns = clock_ns
         self._model: Model | None = None
+        self._adapters: tuple[Adapter, ...] = ()
         self._context: Context | None = None
         self._scheduler: Scheduler | None = None
         self.memory = DeviceMemory(owner)
@@ -65,10 +68,13 @@ class Engine:
         read_header(self._config.path)  # llama.cpp aborts the process on some broken files
         try:
             self._model = Model.load(self._config.path, self._owner, progress=progress, loading=self._config.loading)
+            self._adapters = load_adapters(self._model, self._config.steering.adapters)
             self._context = self._new_context(self._model)
+            self._steer(self._model, self._context)
             if self._config.computing.warmup:
                 warm_up(self._model, self._context)
             self._scheduler = self._new_scheduler(self._model, self._context)
+            self.set_adapters(tuple(scale for _, scale in self._config.steering.adapters))
             _check_defaults(self._config.sampling, self._model.vocab, self._context.n_ctx_seq)
             return self._facts(self._model, self._context, (self._clock_ns() - start_ns) / 1e6)
         except BaseException:
@@ -93,6 +99,12 @@ class Engine:
             swa_full=config.swa_full,
             computing=config.computing,
         )
+
+    def _steer(self, model: Model, context: Context) -> None:
+        steering = self._config.steering
+        if steering.control_vectors:
+            directions = read_control_vectors(steering.control_vectors, model.n_embd, model.n_layer)
+            context.set_control_vector(directions, *(steering.control_vector_layers or (1, model.n_layer)))
 
     def _new_scheduler(self, model: Model, context: Context) -> Scheduler:
         config = self._config
@@ -151,6 +163,7 @@ class Engine:
             eos_token=_token_text(model.vocab, model.vocab.eos),
             chat_template=model.chat_template() or "",
             load_ms=load_ms,
+            adapters=describe(self._adapters, self._config.steering.adapters, model.vocab),
         )
 
     @property
@@ -164,6 +177,15 @@ class Engine:
     def submit(self, job: Job) -> None:
         """Queue it.  Raises nothing: a job that cannot be done is `Failed` among the next outputs."""
         self._loaded().submit(job)
+
+    def set_adapters(self, scales: Sequence[float]) -> None:
+        """From the next batch on each LoRA adapter acts by its scale.  What others made is not used by later prompts.
+
+        Works while the device memory is away.
+        """
+        assert self._context is not None and len(scales) == len(self._adapters)
+        self._context.set_adapters(tuple(zip(self._adapters, scales, strict=True)))
+        self._loaded().cache.set_adapters(tuple(scales))
 
     def cancel(self, id: str) -> None:
         """The request is out of the next batch, and its slot free.  Those that have ended are ignored."""

@@ -10,7 +10,7 @@ import math
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lsm.engine.gguf_limits import check_limits
@@ -27,6 +27,7 @@ MAX_TENSOR_NAME_BYTES = 63
 MAX_DIMENSIONS = 4
 MAX_METADATA_BYTES = 64 << 20  # strings that are kept, all together
 DEFAULT_ALIGNMENT = 32
+F32 = 0  # a type_id
 MIN_PAIR_BYTES = 8 + 1 + 4 + 1  # length of the key, the key, type, value
 MIN_TENSOR_BYTES = 8 + 4 + 4 + 8  # length of the name, dimensions, type, offset
 INT64_MAX = 2**63 - 1
@@ -49,23 +50,27 @@ _LOOKALIKES: tuple[tuple[bytes, str], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
+class GgufTensor:
+    """`shape`: the innermost dimension first, as in the file.  `start`: its first byte in the file."""
+
+    name: str
+    shape: tuple[int, ...]
+    type_id: int
+    start: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class GgufHeader:
     """What a GGUF file says of itself.  Arrays longer than 512 elements, and the tokens, stand in `metadata` as `ArraySummary`."""
 
     version: int
     architecture: str
     name: str
-    n_tensors: int
+    tensors: tuple[GgufTensor, ...]
     metadata: Mapping[str, Value]
     file_size_bytes: int
     tensor_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Tensor:
-    name: str
-    offset: int
-    size_bytes: int
 
 
 def read_header(path: str | os.PathLike[str]) -> GgufHeader:
@@ -105,8 +110,7 @@ def _parse(cursor: Cursor) -> GgufHeader:
     n_pairs = _count(cursor, "keys", MAX_KEYS, MIN_PAIR_BYTES)
     metadata = _metadata(cursor, n_pairs)
     alignment = _alignment(metadata)
-    tensors = _tensors(cursor, n_tensors)
-    _check_bounds(tensors, _padded(cursor.position, alignment), alignment, cursor.size_bytes)
+    tensors = _placed(_tensors(cursor, n_tensors), _padded(cursor.position, alignment), alignment, cursor.size_bytes)
     architecture = metadata.get("general.architecture")
     if not isinstance(architecture, str) or not architecture:
         raise Damaged(f"names no architecture (general.architecture), so it is not a model. {BROKEN}")
@@ -116,7 +120,7 @@ def _parse(cursor: Cursor) -> GgufHeader:
         version=version,
         architecture=architecture,
         name=name if isinstance(name, str) else "",
-        n_tensors=n_tensors,
+        tensors=tensors,
         metadata=metadata,
         file_size_bytes=cursor.size_bytes,
         tensor_bytes=sum(tensor.size_bytes for tensor in tensors),
@@ -178,40 +182,42 @@ def _alignment(metadata: Mapping[str, Value]) -> int:
     return alignment
 
 
-def _tensors(cursor: Cursor, n_tensors: int) -> list[_Tensor]:
+def _tensors(cursor: Cursor, n_tensors: int) -> list[GgufTensor]:
+    """`start` is counted from the beginning of the tensor data so far."""
     tensors = [_tensor(cursor) for _ in range(n_tensors)]
     if len({tensor.name for tensor in tensors}) < n_tensors:
         raise Damaged(f"has two tensors of the same name. {BROKEN}")
     return tensors
 
 
-def _tensor(cursor: Cursor) -> _Tensor:
+def _tensor(cursor: Cursor) -> GgufTensor:
     name = cursor.text(MAX_TENSOR_NAME_BYTES, "a tensor's name")
     n_dimensions = cursor.uint32()
     if n_dimensions > MAX_DIMENSIONS:
         raise Damaged(f"has a tensor {name!r} of {n_dimensions} dimensions, at most {MAX_DIMENSIONS} are possible. {BROKEN}")
-    shape = [cursor.uint64() for _ in range(n_dimensions)]
+    shape = tuple(cursor.uint64() for _ in range(n_dimensions))
     type_id = cursor.uint32()
     if type_id not in BLOCKS:
         raise Damaged(f"has a tensor {name!r} of the type {type_id}, which this build does not know: it was written by another program")
     block_elements, block_bytes = BLOCKS[type_id]
     row = shape[0] if shape else 1
     if row % block_elements or math.prod(shape) > INT64_MAX:
-        raise Damaged(f"has a tensor {name!r} of the impossible shape {shape}. {BROKEN}")
-    return _Tensor(name, cursor.uint64(), math.prod(shape) // block_elements * block_bytes)
+        raise Damaged(f"has a tensor {name!r} of the impossible shape {list(shape)}. {BROKEN}")
+    return GgufTensor(name, shape, type_id, cursor.uint64(), math.prod(shape) // block_elements * block_bytes)
 
 
-def _check_bounds(tensors: list[_Tensor], data_start: int, alignment: int, file_size_bytes: int) -> None:
-    """Tensors lie one behind the other, each aligned, the last one's end within the file."""
+def _placed(tensors: list[GgufTensor], data_start: int, alignment: int, file_size_bytes: int) -> tuple[GgufTensor, ...]:
+    """With `start` counted from the beginning of the file.  They lie one behind the other, each aligned, the last one's end within it."""
     expected_offset = 0
     for tensor in tensors:
-        if tensor.offset != expected_offset:
-            raise Damaged(f"has the tensor {tensor.name!r} at byte {tensor.offset} of the data instead of {expected_offset}. {BROKEN}")
-        expected_offset = _padded(tensor.offset + tensor.size_bytes, alignment)
-        end = data_start + tensor.offset + tensor.size_bytes
+        if tensor.start != expected_offset:
+            raise Damaged(f"has the tensor {tensor.name!r} at byte {tensor.start} of the data instead of {expected_offset}. {BROKEN}")
+        expected_offset = _padded(tensor.start + tensor.size_bytes, alignment)
+        end = data_start + tensor.start + tensor.size_bytes
         if end > file_size_bytes:
             missing = end - file_size_bytes
             raise Damaged(f"ends {missing} bytes before the end of its tensor {tensor.name!r}. {AGAIN}")
+    return tuple(replace(tensor, start=data_start + tensor.start) for tensor in tensors)
 
 
 def _padded(position: int, alignment: int) -> int:

@@ -15,15 +15,21 @@ from lsm.engine.prompt import Span, whole_prefix
 OVERLAP_MIN = 0.25  # of an entry; with less the rest of a long prompt would be lost for a short one
 
 
+Scales = tuple[float, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Held:
-    """Tokens in a memory, shape (n,), int32, and the media among them."""
+    """Tokens in a memory, shape (n,), int32, the media among them, and the scales of the LoRA adapters that made it; None: several did."""
 
     tokens: Tokens
     spans: tuple[Span, ...] = ()
+    adapters: Scales | None = ()
 
     def shared(self, other: Held) -> int:
-        """How many rows both begin with, which end no media chunk half way."""
+        """How many rows both begin with, which end no media chunk half way; nothing where other adapters acted."""
+        if self.adapters is None or self.adapters != other.adapters:
+            return 0
         return whole_prefix(common_prefix(self.tokens, other.tokens), self.spans, other.spans)
 
 

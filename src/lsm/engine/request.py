@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from lsm.engine.outputs import Job
 from lsm.engine.ports import OwnedInstance, Sampler
 from lsm.engine.prefix import Tokens
+from lsm.engine.prompt_cache import Held, Scales
 from lsm.engine.text import TextStream
 from lsm.errors import LsmError
 from lsm.values import Embedding, Finish, StopType, Text, Timings
@@ -20,6 +21,7 @@ class Request:
         self.id = job.id
         self.prompt = job.prompt
         self.media = job.media
+        self.adapters: Scales = ()  # the scales of the LoRA adapters that act when it starts
         self.spans = tuple(media.span for media in job.media)
         self.user_starts = job.user_starts
         self.options = job.options
@@ -41,6 +43,11 @@ class Request:
         self.finish: Finish | Embedding | None = None
         self.error: LsmError | None = None
         self._unsent: list[int] = []
+
+    @property
+    def held(self) -> Held:
+        """What its slot shall hold before it answers."""
+        return Held(self.prompt, self.spans, self.adapters)
 
     @property
     def wants_tokens(self) -> bool:

@@ -9,7 +9,7 @@ from lsm.engine.checkpoints import Checkpoints
 from lsm.engine.ports import OwnedInstance
 from lsm.engine.prefix import Candidate, Tokens
 from lsm.engine.prompt import Span, position, text_end
-from lsm.engine.prompt_cache import Held
+from lsm.engine.prompt_cache import Held, Scales
 from lsm.engine.request import Request
 from lsm.values import SlotInfo
 
@@ -29,6 +29,7 @@ class Slot:
         self.last_used = 0
         self.n = 0
         self.spans: tuple[Span, ...] = ()  # the media among the tokens
+        self.adapters: Scales | None = ()  # the scales of the LoRA adapters that made it; None: several did
         self._tokens: Tokens = np.zeros(min(TOKENS_AT_START, n_ctx), np.int32)
         self._sampled: Tokens = np.zeros(1, np.int32)
 
@@ -39,7 +40,7 @@ class Slot:
 
     @property
     def held(self) -> Held:
-        return Held(self.tokens, self.spans)
+        return Held(self.tokens, self.spans, self.adapters)
 
     @property
     def is_full(self) -> bool:

@@ -6,12 +6,13 @@ States of sequences are read and written here, so the memory must be resident (S
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from lsm.engine.checkpoints import State, within
 from lsm.engine.limits import Limits
 from lsm.engine.pool import Pool
 from lsm.engine.ports import Decoder
-from lsm.engine.prompt_cache import Entry, Held, PromptCache
+from lsm.engine.prompt_cache import Entry, PromptCache
 from lsm.engine.request import Request
 from lsm.engine.rewinding import Rewinding
 from lsm.engine.slot import Slot
@@ -35,7 +36,7 @@ class Stashing:
 
     def exchange(self, slot: Slot, request: Request) -> None:
         """Before the slot takes the prompt: store its content if most of it goes, and load what serves the prompt better."""
-        prompt, held = Held(request.prompt, request.spans), slot.held
+        prompt, held = request.held, slot.held
         n_common = held.shared(prompt) if request.options.cache_prompt else 0
         is_similar = n_common > self._limits.similarity_min * len(request.prompt)
         if not self.is_on or (is_similar and n_common >= KEEP_MIN * slot.n):
@@ -63,6 +64,8 @@ class Stashing:
     def _store(self, slot: Slot) -> bool:
         """Whether the cache has it now."""
         held = slot.held
+        if held.adapters is None:  # nobody could use it
+            return False
         if self.cache.has(held):
             return True
         checkpoints = within(slot.checkpoints, slot.n)
@@ -73,7 +76,7 @@ class Stashing:
         state = self._copy(slot)
         if state is None:
             return False
-        self.cache.add(Entry(Held(held.tokens.copy(), held.spans), state, checkpoints))
+        self.cache.add(Entry(replace(held, tokens=held.tokens.copy()), state, checkpoints))
         return True
 
     def _copy(self, slot: Slot) -> State | None:
@@ -91,6 +94,7 @@ class Stashing:
             loaded = self._decoder.load_state(slot.id, entry.state, partial=False)
         if loaded:
             slot.fill(entry.held.tokens, entry.held.spans)
+            slot.adapters = entry.held.adapters
             slot.checkpoints = entry.checkpoints
         else:
             log.warning("slot %d: a cached prompt of %d tokens cannot be put back", slot.id, len(entry.held.tokens))

@@ -26,7 +26,7 @@ RESIDENCY = Machine(
     facts={"evict_kv": "the KV cache leaves with the weights (--sleep-evict-kv)"},
     effects={
         "release_compute": "free the compute buffers; nothing is kept",
-        "release_weights": "free the weights; the file is their copy",
+        "release_weights": "free the weights and the adapters that change them; their files are the copies",
         "release_kv": "copy the used part of the KV cache to the host or a file, then free it; without room for the copy it stays",
         "report_left": "when all that was asked for is done -> left",
         "restore": "take memory for all, then fill KV, weights, compute; commit -> entered | enter_failed | source_changed",

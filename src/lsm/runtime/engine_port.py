@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,6 +11,7 @@ from lsm.errors import LsmError
 from lsm.values import Counters, ModelFacts, SlotInfo
 
 CLASSES = ("weights", "kv", "compute", "encoder", "adapters")  # of device memory
+TOGETHER = {"weights": ("weights", "adapters")}  # what leaves with a class: adapters are nothing without the weights they change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,7 @@ class EnginePort(Protocol):
     def restore(self) -> None: ...
     def submit(self, job: Job) -> None: ...
     def cancel(self, request_id: str) -> None: ...
+    def set_adapters(self, scales: Sequence[float]) -> None: ...
     def fail_all(self, error: LsmError) -> None: ...
     @property
     def vocab(self) -> Any: ...

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import trio
@@ -18,7 +18,7 @@ import trio
 from lsm.engine.engine import Engine
 from lsm.engine.outputs import Job
 from lsm.errors import DeviceMemoryError, LsmError, ModelFileError, ServerError, SourceChanged, Unavailable
-from lsm.runtime.engine_port import CLASSES, Activity, Receive, Report, Send
+from lsm.runtime.engine_port import CLASSES, TOGETHER, Activity, Receive, Report, Send
 from lsm.values import ModelFacts
 
 log = logging.getLogger(__name__)
@@ -73,6 +73,9 @@ class EngineThread:
 
     def submit(self, job: Job) -> None:
         self._put_if_loaded(lambda: self._engine.submit(job))
+
+    def set_adapters(self, scales: Sequence[float]) -> None:
+        self._put_if_loaded(lambda: self._engine.set_adapters(scales))
 
     def cancel(self, request_id: str) -> None:
         self._put_if_loaded(lambda: self._engine.cancel(request_id))
@@ -139,7 +142,7 @@ class EngineThread:
 
     def _release(self, memory_class: str) -> None:
         try:
-            self._engine.memory.release(memory_class)
+            self._engine.memory.release(*TOGETHER.get(memory_class, (memory_class,)))
         except DeviceMemoryError as error:
             log.warning("%s stays in device memory: %s", memory_class, error)
 

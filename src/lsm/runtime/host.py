@@ -79,6 +79,9 @@ class LocalHost:
     def detokenize(self, model: str, tokens: Sequence[int]) -> str:
         return b"".join(self.pieces(model, tokens)).decode("utf-8", "replace")
 
+    def set_adapters(self, model: str, scales: Mapping[int, float]) -> None:
+        self._owner(model).set_adapters(scales)
+
     def render(self, model: str, chat: ChatRequest) -> str:
         return self._template(self._owner(model)).render(chat)
 
@@ -238,6 +241,7 @@ def _engine_config(path: Path, settings: Settings) -> EngineConfig:
         loading=settings.loading,
         computing=settings.computing,
         keeping=settings.keeping,
+        steering=settings.steering,
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,7 @@ from lsm.arena.line import Line
 from lsm.engine.outputs import Job, Output
 from lsm.errors import ArenaError, DeviceMemoryError, LoadCancelled, LsmError, ModelFailed, ModelLoading, Unavailable, WakeFailed
 from lsm.machines import LOAD, RESIDENCY, SLEEP, TOKEN
+from lsm.runtime.adapters import with_scales
 from lsm.runtime.answer import Answer
 from lsm.runtime.changes import Changes
 from lsm.runtime.demand import Demand
@@ -113,6 +115,14 @@ class Owner:
         """Before the next batch.  A request that has ended is left alone."""
         if answer.request_id in self.demand.answers:
             self._engine.cancel(answer.request_id)
+
+    def set_adapters(self, scales: Mapping[int, float]) -> None:
+        """See `lsm.api.Host.set_adapters`."""
+        self._check_loaded()
+        assert self.facts is not None
+        adapters = with_scales(self.facts.adapters, scales)
+        self.facts = replace(self.facts, adapters=adapters)
+        self._engine.set_adapters([adapter.scale for adapter in adapters])
 
     async def wake(self) -> None:
         """Load if need be, and wait until awake.  Raises `Unavailable`."""
