@@ -22,7 +22,9 @@ from lsm.values import (
     AdapterInfo,
     ChatRequest,
     Counters,
+    Embedding,
     Finish,
+    Infill,
     ModelFacts,
     ModelInfo,
     Options,
@@ -33,8 +35,8 @@ from lsm.values import (
 )
 
 __all__ = [
-    "AdapterInfo", "ChatRequest", "Counters", "Finish", "Host", "ModelFacts", "ModelInfo", "Options", "Sampling", "Settings", "SlotInfo",
-    "Text", "Timings", "build_info", "open_host",
+    "AdapterInfo", "ChatRequest", "Counters", "Embedding", "Finish", "Host", "Infill", "ModelFacts", "ModelInfo", "Options", "Sampling",
+    "Settings", "SlotInfo", "Text", "Timings", "build_info", "open_host",
 ]  # fmt: skip
 
 Prompt = str | Sequence[int]  # text, or token ids
@@ -93,6 +95,21 @@ class Host(Protocol):
 
     def chat(self, model: str, chat: ChatRequest, options: Options) -> AbstractAsyncContextManager[AsyncIterator[Text | Finish]]:
         """`render`, then `generate`."""
+        ...
+
+    def infill(self, model: str, infill: Infill, options: Options) -> AbstractAsyncContextManager[AsyncIterator[Text | Finish]]:
+        """What goes into the gap of a text.  `NotSupported`: the model was not trained for that."""
+        ...
+
+    async def embed(self, model: str, inputs: Sequence[Prompt], normalize: int | None = None) -> tuple[Embedding, ...]:
+        """One `Embedding` for each input, in order, computed side by side; cancelling ends all.  Errors are those of `generate`.
+
+        normalize: -1 none, 0 the largest magnitude to 32760, p > 0 the p-norm to 1; None: as the settings say.  Needs `--embeddings`.
+        """
+        ...
+
+    async def rank(self, model: str, query: str, documents: Sequence[str]) -> tuple[Embedding, ...]:
+        """How well each document answers the query: the first number of each.  `NotSupported`: not started with `--rerank`."""
         ...
 
     async def wake(self, model: str) -> None:

@@ -77,6 +77,16 @@ class ChatRequest:
     template_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Infill:
+    """A text with a gap.  `prompt`: how what goes into the gap begins.  `extra`: other files, (name, text), the most telling one last."""
+
+    prefix: str
+    suffix: str
+    prompt: str = ""
+    extra: tuple[tuple[str, str], ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Text:
     """A piece of the answer: whole characters only, and never part of a stop string."""
@@ -151,6 +161,10 @@ class ModelFacts:
     bos_token: str
     eos_token: str
     chat_template: str  # empty: the model has none
+    rerank_template: str = ""
+    pooling: str = "none"  # of its embeddings: one of `lsm.tuning.POOLINGS`
+    n_embd_out: int = 0  # numbers in one embedding
+    generates: bool = True  # False: it makes embeddings only
     load_ms: float
     adapters: tuple[AdapterInfo, ...] = ()  # with the scales that they have at first
 

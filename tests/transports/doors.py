@@ -61,6 +61,8 @@ class Door(Protocol):
 
     def tokenize(self, model: str, text: str) -> list[int]: ...
 
+    def embed(self, model: str, inputs: list[str]) -> list[list[float]]: ...
+
     def state(self) -> dict[str, Any]: ...
 
     def sleep(self, model: str) -> None: ...
@@ -111,6 +113,10 @@ class BlockingDoor:
         with own_errors():
             return list(map(int, self._models[model].tokenize(text)))
 
+    def embed(self, model: str, inputs: list[str]) -> list[list[float]]:
+        with own_errors():
+            return [list(map(float, vector)) for vector in self._models[model].embed(inputs)]
+
     def state(self) -> dict[str, Any]:
         return self._models.state
 
@@ -159,6 +165,10 @@ class AsyncDoor:
         with own_errors():
             return list(map(int, self._portal.call(lambda: self._models[model].tokenize(text))))
 
+    def embed(self, model: str, inputs: list[str]) -> list[list[float]]:
+        with own_errors():
+            return [list(map(float, vector)) for vector in self._portal.call(lambda: self._models[model].embed(inputs))]
+
     def state(self) -> dict[str, Any]:
         return self._portal.call_now(lambda: self._models.state)
 
@@ -198,6 +208,9 @@ class HttpDoor:
     def tokenize(self, model: str, text: str) -> list[int]:
         tokens: list[int] = self._post("/tokenize", {"model": model, "content": text})["tokens"]
         return tokens
+
+    def embed(self, model: str, inputs: list[str]) -> list[list[float]]:
+        return [one["embedding"] for one in self._post("/v1/embeddings", {"model": model, "input": inputs})["data"]]
 
     def state(self) -> dict[str, Any]:
         return self._get("/lsm/state")
@@ -271,6 +284,9 @@ class McpDoor:
         self._portal.call(leave)
 
     def tokenize(self, model: str, text: str) -> list[int]:
+        raise NotImplementedError("there is no such tool")
+
+    def embed(self, model: str, inputs: list[str]) -> list[list[float]]:
         raise NotImplementedError("there is no such tool")
 
     def state(self) -> dict[str, Any]:

@@ -23,11 +23,26 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import trio
 
 from lsm.errors import ContextExceeded, DecodeFailed, InvalidRequest, ModelFailed, ModelLoading, NotFound, WakeFailed
 from lsm.runtime.adapters import with_scales
-from lsm.values import AdapterInfo, ChatRequest, Counters, Finish, ModelFacts, ModelInfo, Options, SlotInfo, StopType, Text, Timings
+from lsm.values import (
+    AdapterInfo,
+    ChatRequest,
+    Counters,
+    Embedding,
+    Finish,
+    Infill,
+    ModelFacts,
+    ModelInfo,
+    Options,
+    SlotInfo,
+    StopType,
+    Text,
+    Timings,
+)
 
 BOS, EOS = 256, 257  # after the 256 bytes
 N_CTX = 512
@@ -44,6 +59,7 @@ class ScriptedModel:
     load_state: str = "ready"
     sleep_state: str = "awake"
     why: str = ""
+    pooling: str = "mean"
     cached: tuple[int, ...] = ()
     slot_state: str = "idle"
     request_id: str = ""
@@ -55,7 +71,7 @@ class ScriptedModel:
         facts = ModelFacts(
             architecture="echo", description="echo of bytes", vocab_type=2, n_vocab=258, n_ctx=N_CTX, n_ctx_slot=N_CTX, n_ctx_train=N_CTX,
             n_embd=1, n_params=SIZE_BYTES, size_bytes=SIZE_BYTES, n_slots=1, bos_token="<bos>", eos_token="<eos>",
-            chat_template="{{ messages }}", load_ms=1.0, adapters=self.adapters,
+            chat_template="{{ messages }}", load_ms=1.0, pooling=self.pooling, n_embd_out=3, adapters=self.adapters,
         )  # fmt: skip
         return ModelInfo(
             alias=self.alias, path=self.path, load_state=self.load_state, sleep_state=self.sleep_state,
@@ -198,6 +214,28 @@ class ScriptedHost:
     async def chat(self, model: str, chat: ChatRequest, options: Options) -> AsyncIterator[AsyncIterator[Text | Finish]]:
         async with self.generate(model, self.render(model, chat), options) as events:
             yield events
+
+    @asynccontextmanager
+    async def infill(self, model: str, infill: Infill, options: Options) -> AsyncIterator[AsyncIterator[Text | Finish]]:
+        """Writes the names and texts of the other files, and what stands around the gap."""
+        files = "".join(f"{name}={text};" for name, text in infill.extra)
+        async with self.generate(model, f"{files}{infill.prefix}|{infill.prompt}|{infill.suffix}", options) as events:
+            yield events
+
+    async def embed(self, model: str, inputs: Sequence[str | Sequence[int]], normalize: int | None = None) -> tuple[Embedding, ...]:
+        """Of each input: how many tokens it has, the first of them, and how it was to be normalized (99: not said)."""
+        self._loaded(self.scripted(model))
+        made = [self.tokenize(model, text) if isinstance(text, str) else tuple(text) for text in inputs]
+        await self.wake(model)
+        norm = 99 if normalize is None else normalize
+        return tuple(
+            Embedding(vectors=np.array([[len(tokens), tokens[0], norm]], np.float32), n_tokens=len(tokens)) for tokens in made
+        )
+
+    async def rank(self, model: str, query: str, documents: Sequence[str]) -> tuple[Embedding, ...]:
+        """How often the query stands in each document."""
+        self._loaded(self.scripted(model))
+        return tuple(Embedding(vectors=np.array([[text.count(query)]], np.float32), n_tokens=len(text)) for text in documents)
 
     async def wake(self, model: str) -> None:
         it = self.scripted(model)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lsm.config import Settings
+from lsm.tuning import Computing
 from tests.transports.doors import OPENERS, Door, Refused
 from tests.transports.limits import within_limit
 from tests.transports.scripted_host import N_CTX, open_scripted_host
@@ -16,6 +17,7 @@ SETTINGS = Settings(
     model_paths=(Path("echo.gguf"), Path("second.gguf"), Path("broken.gguf"), Path("loading.gguf")),
     aliases=("echo", "second", "broken", "loading"),
     port=0,
+    computing=Computing(embeddings=True),
 )
 
 
@@ -88,6 +90,25 @@ def test_a_text_is_tokenized(door: Door) -> None:
     if door.name == "mcp":
         pytest.skip("tokens mean nothing to a model that uses tools")
     assert within_limit(lambda: door.tokenize("echo", "hé")) == [104, 195, 169]
+
+
+def test_inputs_become_vectors(door: Door) -> None:
+    """B.5: one for each input, in order; a sleeping model is woken."""
+    if door.name == "mcp":
+        pytest.skip("vectors mean nothing to a model that uses tools")
+    within_limit(lambda: door.sleep("second"))
+    assert within_limit(lambda: door.embed("second", ["hé", "you"])) == [[3, 104, 99], [3, 121, 99]]
+    assert state_of(door, "second")["sleep"] == "awake"
+
+
+def test_an_empty_input_is_refused(door: Door) -> None:
+    """B.5: empty: 400."""
+    if door.name == "mcp":
+        pytest.skip("vectors mean nothing to a model that uses tools")
+    for inputs in ([], ["a", ""]):
+        with pytest.raises(Refused) as refused:
+            within_limit(lambda inputs=inputs: door.embed("echo", inputs))
+        assert refused.value.type == "invalid_request_error"
 
 
 def test_sleep_and_wake_show_in_the_state(door: Door) -> None:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from lsm.api import Finish, Timings
 
 Tokens = npt.NDArray[np.int32]
+Vectors = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,9 +12,10 @@ import trio
 from lsm import api
 from lsm.api import Finish, Host, ModelInfo, Options, Settings, Text
 from lsm.errors import ConfigError, NotFound, ServerError
-from lsm_embed.answer import Answer, Tokens, answer_of
+from lsm_embed.answer import Answer, Tokens, Vectors, answer_of
 from lsm_embed.arguments import Messages, Prompt, chat_of, ids_of, prompt_of, text_of
 from lsm_embed.errors import single_errors
+from lsm_embed.mode_arguments import infill_of, inputs_of, norm_of, texts_of
 from lsm_embed.options import Wishes, options_for
 from lsm_embed.settings import Models, settings_for
 
@@ -117,6 +118,46 @@ class AsyncModel:
         await self._loaded()
         async with self._stream(self._host.generate(self.alias, start, options)) as stream:
             yield stream
+
+    async def infill(
+        self, prefix: str, suffix: str, *, prompt: str = "", extra: Mapping[str, str] | None = None, **wishes: Unpack[Wishes]
+    ) -> Answer:
+        """What goes between `prefix` and `suffix`, after `prompt`.  `extra`: other files by name, the most telling one last."""
+        async with self.stream_infill(prefix, suffix, prompt=prompt, extra=extra, **wishes) as stream:
+            return await stream.rest()
+
+    @asynccontextmanager
+    async def stream_infill(
+        self, prefix: str, suffix: str, *, prompt: str = "", extra: Mapping[str, str] | None = None, **wishes: Unpack[Wishes]
+    ) -> AsyncIterator[AsyncStream]:
+        """`infill` piece by piece; leaving the `async with` early cancels the generation."""
+        options = options_for(self._defaults, wishes)
+        gap = infill_of(prefix, suffix, prompt, extra)
+        await self._loaded()
+        async with self._stream(self._host.infill(self.alias, gap, options)) as stream:
+            yield stream
+
+    async def embed(self, inputs: Prompt | Sequence[Prompt], *, normalize: int | None = None) -> Vectors | list[Vectors]:
+        """Embeddings, float32 of shape [n, n_embd]: a row for each input, a text or token ids.  One text is a list of one.
+
+        With the pooling `none` an input has a row for each token: then a list of arrays of shape [n_tokens, n_embd].
+        normalize: -1 none, 0 the largest magnitude to 32760, p the p-norm to 1; left out: as `embd_normalize` says.  Needs `embeddings`.
+        """
+        wanted, norm = inputs_of(inputs), norm_of(normalize)
+        await self._loaded()
+        with single_errors():
+            made = await self._host.embed(self.alias, wanted, norm)
+        vectors = [one.vectors for one in made]
+        facts = self.info.facts
+        return vectors if facts is not None and facts.pooling == "none" else np.concatenate(vectors)
+
+    async def rank(self, query: str, documents: Sequence[str]) -> Vectors:
+        """How well each document answers the query: scores, float32 of shape [n], larger is better.  Needs `rerank`."""
+        text, texts = text_of(query, "query"), texts_of(documents, "documents")
+        await self._loaded()
+        with single_errors():
+            made = await self._host.rank(self.alias, text, texts)
+        return np.array([one.vectors[0, 0] for one in made], dtype=np.float32)
 
     async def tokenize(self, text: str, *, add_special: bool = False, parse_special: bool = True) -> Tokens:
         """Token ids, int32 of shape [n].  `add_special` puts the model's BOS in front if it wants one."""

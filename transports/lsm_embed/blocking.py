@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack, cast
 
 from lsm.api import ModelInfo
-from lsm_embed.answer import Answer, Tokens
+from lsm_embed.answer import Answer, Tokens, Vectors
 from lsm_embed.arguments import Messages, Prompt
 from lsm_embed.async_models import AsyncModel, AsyncModels, AsyncStream, OpenHost, serve
 from lsm_embed.options import Wishes
@@ -99,6 +99,30 @@ class Model:
     def stream_complete(self, prompt: Prompt, **wishes: Unpack[Wishes]) -> Stream:
         """`complete` piece by piece."""
         return Stream(self._portal, lambda: self._model.stream_complete(prompt, **wishes))
+
+    def infill(
+        self, prefix: str, suffix: str, *, prompt: str = "", extra: Mapping[str, str] | None = None, **wishes: Unpack[Wishes]
+    ) -> Answer:
+        """What goes between `prefix` and `suffix`, after `prompt`.  `extra`: other files by name, the most telling one last."""
+        return self._portal.call(lambda: self._model.infill(prefix, suffix, prompt=prompt, extra=extra, **wishes))
+
+    def stream_infill(
+        self, prefix: str, suffix: str, *, prompt: str = "", extra: Mapping[str, str] | None = None, **wishes: Unpack[Wishes]
+    ) -> Stream:
+        """`infill` piece by piece."""
+        return Stream(self._portal, lambda: self._model.stream_infill(prefix, suffix, prompt=prompt, extra=extra, **wishes))
+
+    def embed(self, inputs: Prompt | Sequence[Prompt], *, normalize: int | None = None) -> Vectors | list[Vectors]:
+        """Embeddings, float32 of shape [n, n_embd]: a row for each input, a text or token ids.  One text is a list of one.
+
+        With the pooling `none` an input has a row for each token: then a list of arrays of shape [n_tokens, n_embd].
+        normalize: -1 none, 0 the largest magnitude to 32760, p the p-norm to 1; left out: as `embd_normalize` says.  Needs `embeddings`.
+        """
+        return self._portal.call(lambda: self._model.embed(inputs, normalize=normalize))
+
+    def rank(self, query: str, documents: Sequence[str]) -> Vectors:
+        """How well each document answers the query: scores, float32 of shape [n], larger is better.  Needs `rerank`."""
+        return self._portal.call(lambda: self._model.rank(query, documents))
 
     def tokenize(self, text: str, *, add_special: bool = False, parse_special: bool = True) -> Tokens:
         """Token ids, int32 of shape [n].  `add_special` puts the model's BOS in front if it wants one."""

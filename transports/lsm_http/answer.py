@@ -17,7 +17,7 @@ from lsm.errors import LsmError, ServerError
 from lsm_http.errors import error_body, json_response, server_error, stopping
 from lsm_http.openai_format import Format
 from lsm_http.outbox import Outbox, OutboxFull
-from lsm_http.sse import DONE, frame, send_outbox
+from lsm_http.sse import frame, send_outbox
 
 log = logging.getLogger("lsm.http")
 
@@ -77,7 +77,7 @@ class AnswerStream:
                 return error
             outbox.close(frame(error_body(_told(error))))
         else:
-            outbox.close(DONE)
+            outbox.close(self.format.end)
         return None
 
     def _closing(self, finish: Finish) -> list[dict[str, object]]:

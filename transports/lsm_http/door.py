@@ -20,12 +20,27 @@ from lsm_http.auth import is_allowed
 from lsm_http.context import Context
 from lsm_http.cors import cors_headers, preflight_headers
 from lsm_http.errors import HttpError, error_response, file_not_found, server_error, stopping, unauthorized
-from lsm_http.routes import adapters, chat, completions, health, metrics, models, page, props, slots, state, tokens
+from lsm_http.routes import (
+    adapters,
+    chat,
+    completions,
+    embeddings,
+    health,
+    metrics,
+    models,
+    native,
+    page,
+    props,
+    rerank,
+    slots,
+    state,
+    tokens,
+)
 from lsm_http.sse import LAST_WORDS_S
 
 log = logging.getLogger("lsm.http")
 
-ROOMS = (health, models, props, metrics, slots, adapters, completions, chat, tokens, state, page)
+ROOMS = (health, models, props, metrics, slots, adapters, completions, native, chat, embeddings, rerank, tokens, state, page)
 SERVER = "llama.cpp"  # clients look for it to know the dialect
 
 

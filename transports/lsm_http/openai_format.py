@@ -5,9 +5,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from lsm.api import Finish, Text, Timings
+from lsm_http.sse import DONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +49,29 @@ def timings(of: Timings) -> dict[str, float]:
     }
 
 
+class Format(Protocol):
+    """How one answer is written down."""
+
+    @property
+    def end(self) -> bytes:
+        """What a stream is closed with."""
+        ...
+
+    def whole(self, texts: Iterable[str], finish: Finish) -> dict[str, Any]: ...
+
+    def opening(self) -> list[dict[str, Any]]: ...
+
+    def text(self, text: Text) -> dict[str, Any]: ...
+
+    def closing(self, finish: Finish, include_usage: bool) -> list[dict[str, Any]]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class ChatFormat:
     """`POST /v1/chat/completions`."""
 
     heading: Heading
+    end: bytes = DONE
 
     def whole(self, texts: Iterable[str], finish: Finish) -> dict[str, Any]:
         message = {"role": "assistant", "content": "".join(texts)}
@@ -85,6 +104,7 @@ class CompletionFormat:
     """`POST /v1/completions`."""
 
     heading: Heading
+    end: bytes = DONE
 
     def whole(self, texts: Iterable[str], finish: Finish) -> dict[str, Any]:
         return {**self._chunk("".join(texts), finish_reason(finish)), "usage": usage(finish), "timings": timings(finish.timings)}
@@ -107,9 +127,6 @@ class CompletionFormat:
 
     def _head(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
         return _head(self.heading, f"cmpl-{self.heading.id}", "text_completion", choices)
-
-
-Format = ChatFormat | CompletionFormat
 
 
 def _head(heading: Heading, id: str, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:

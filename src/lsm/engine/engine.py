@@ -162,6 +162,10 @@ class Engine:
             bos_token=_token_text(model.vocab, model.vocab.bos),
             eos_token=_token_text(model.vocab, model.vocab.eos),
             chat_template=model.chat_template() or "",
+            rerank_template=model.chat_template("rerank") or "",
+            pooling=context.pooling,
+            n_embd_out=context.n_classes if context.pooling == "rank" else context.n_embd_out,
+            generates=context.has_memory,
             load_ms=load_ms,
             adapters=describe(self._adapters, self._config.steering.adapters, model.vocab),
         )

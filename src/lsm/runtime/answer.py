@@ -9,16 +9,16 @@ from __future__ import annotations
 import trio
 
 from lsm.errors import LsmError
-from lsm.values import Finish, Text
+from lsm.values import Embedding, Finish, Text
 
 
 class Answer:
-    """An async iterator of `Text`, ..., `Finish`.  Raises the request's error after the text that came before it."""
+    """An async iterator of `Text`, ..., `Finish`; or `embedding`, where one was asked for.  Raises the request's error after the text that came before it."""
 
     def __init__(self, request_id: str) -> None:
         self.request_id = request_id
         self._text: list[Text] = []
-        self._end: Finish | LsmError | None = None
+        self._end: Finish | Embedding | LsmError | None = None
         self._news = trio.Event()
 
     @property
@@ -29,7 +29,7 @@ class Answer:
         self._text.append(text)
         self._news.set()
 
-    def end(self, end: Finish | LsmError) -> None:
+    def end(self, end: Finish | Embedding | LsmError) -> None:
         self._end = end
         self._news.set()
 
@@ -48,7 +48,16 @@ class Answer:
             raise StopAsyncIteration
         if isinstance(end, Finish):
             return end
-        assert end is not None
+        assert isinstance(end, LsmError)
+        raise end
+
+    async def embedding(self) -> Embedding:
+        """Raises the request's error."""
+        await self._news.wait()
+        end, self._end = self._end, _OVER
+        if isinstance(end, Embedding):
+            return end
+        assert isinstance(end, LsmError)
         raise end
 
 

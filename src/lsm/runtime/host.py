@@ -22,15 +22,19 @@ from lsm.chat.template import ChatTemplate
 from lsm.config import Settings
 from lsm.engine.engine import Engine, EngineConfig
 from lsm.engine.gguf_header import read_header
-from lsm.errors import InvalidRequest, NotFound
+from lsm.engine.infill import infill_prompt
+from lsm.engine.normalize import NONE
+from lsm.engine.ranking import rank_prompt
+from lsm.errors import InvalidRequest, NotFound, NotSupported
 from lsm.machines.table import Machine
 from lsm.runtime.changes import Changes
+from lsm.runtime.embedding import embed_all
 from lsm.runtime.engine_thread import EngineThread
 from lsm.runtime.executor import Executor, Observer
 from lsm.runtime.owner import Owner
 from lsm.runtime.state import document
 from lsm.runtime.trace import Recorder
-from lsm.values import ChatRequest, Counters, Finish, ModelInfo, Options, SlotInfo, Text
+from lsm.values import ChatRequest, Counters, Embedding, Finish, Infill, ModelFacts, ModelInfo, Options, SlotInfo, Text
 
 LONG_TEXT = 16_384  # characters; more than this is rendered and tokenized on a thread, so that the loop stays free
 CHANGES_INTERVAL_S = 0.05
@@ -115,6 +119,34 @@ class LocalHost:
         async with self.generate(model, prompt, options) as answer:
             yield answer
 
+    @asynccontextmanager
+    async def infill(self, model: str, infill: Infill, options: Options) -> AsyncIterator[AsyncIterator[Text | Finish]]:
+        vocab, facts = self._loaded(model)
+        suffix_first = self._settings.computing.spm_infill
+        make = partial(infill_prompt, vocab, infill, facts.n_ctx_slot, options.max_tokens, suffix_first)
+        n_characters = len(infill.prefix) + len(infill.suffix) + sum(len(text) for _, text in infill.extra)
+        prompt = await trio.to_thread.run_sync(make) if n_characters > LONG_TEXT else make()
+        async with self.generate(model, prompt.tolist(), options) as answer:
+            yield answer
+
+    async def embed(self, model: str, inputs: Sequence[str | Sequence[int]], normalize: int | None = None) -> tuple[Embedding, ...]:
+        vocab, facts = self._loaded(model)
+        norm = self._settings.computing.embd_normalize if normalize is None else normalize
+        prompts = [await _tokens(vocab, text) for text in inputs]
+        return await embed_all(self._owner(model), prompts, norm, facts.n_slots)
+
+    async def rank(self, model: str, query: str, documents: Sequence[str]) -> tuple[Embedding, ...]:
+        vocab, facts = self._loaded(model)
+        if not self._settings.computing.embeds or facts.pooling != "rank":
+            raise NotSupported("This server does not support reranking. Start it with `--reranking`")
+
+        def prompts() -> list[np.ndarray]:
+            return [rank_prompt(vocab, facts.rerank_template, query, document) for document in documents]
+
+        is_long = len(documents) * len(query) + sum(map(len, documents)) > LONG_TEXT
+        made = await trio.to_thread.run_sync(prompts) if is_long else prompts()
+        return await embed_all(self._owner(model), made, NONE, facts.n_slots)
+
     async def wake(self, model: str) -> None:
         await self._owner(model).wake()
 
@@ -129,6 +161,13 @@ class LocalHost:
         if model not in self._owners:
             raise NotFound(f"model '{model}' not found; this server has: {', '.join(self._owners)}")
         return self._owners[model]
+
+    def _loaded(self, model: str) -> tuple[Any, ModelFacts]:
+        """Vocabulary and facts.  Raises `ModelLoading` or `ModelFailed` before the model has been loaded."""
+        owner = self._owner(model)
+        vocab, facts = owner.vocab, owner.facts
+        assert facts is not None
+        return vocab, facts
 
     def _info(self, owner: Owner) -> ModelInfo:
         return ModelInfo(

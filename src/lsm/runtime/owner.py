@@ -104,11 +104,11 @@ class Owner:
 
     # ---- what may be asked of a model -------------------------------------------------------------------------------------
 
-    def submit(self, request_id: str, prompt: Any, options: Options) -> Answer:
-        """Start a generation.  prompt: token ids, int32, (n,).  `cancel` it when nobody reads the answer any more."""
+    def submit(self, request_id: str, prompt: Any, options: Options, embed: int | None = None) -> Answer:
+        """Start a generation, or an embedding (see `Job`).  prompt: token ids, int32, (n,).  `cancel` it when nobody reads the answer."""
         self._check_loaded()
         answer = self.demand.open_answer(request_id)
-        self._engine.submit(Job(request_id, prompt, options))
+        self._engine.submit(Job(request_id, prompt, options, embed=embed))
         return answer
 
     def cancel(self, answer: Answer) -> None:

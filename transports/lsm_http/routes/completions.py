@@ -24,7 +24,7 @@ def make_routes(context: Context) -> list[Route]:
         body = await read(request, Completion)
         model, facts = context.loaded(body.model)
         options = await context.work(request, partial(context.options, body, model, facts))
-        prompt = await context.work(request, partial(_prompt, body.prompt, facts.n_vocab, context, model.alias))
+        prompt = await context.work(request, partial(prompt_of, body.prompt, facts.n_vocab, context, model.alias))
         answer = context.host.generate(model.alias, prompt, options)
         return await respond(context, body, answer, CompletionFormat(context.heading(model)))
 
@@ -38,7 +38,7 @@ async def respond(context: Context, body: Generation, answer: Answer, format: Fo
     return AnswerStream(answer, format, include_usage, interval_s(body.sse_ping_interval, context.settings.sse_ping_interval_s))
 
 
-def _prompt(prompt: Any, n_vocab: int, context: Context, alias: str) -> str | tuple[int, ...]:
+def prompt_of(prompt: Any, n_vocab: int, context: Context, alias: str) -> str | tuple[int, ...]:
     """A text; token ids; texts and ids mixed; or a list with one of these."""
     match prompt:
         case None | "" | []:
@@ -50,7 +50,7 @@ def _prompt(prompt: Any, n_vocab: int, context: Context, alias: str) -> str | tu
                 raise NotSupported("Field 'prompt': multimodal data is not supported by this model")
             return text
         case [str() | list() | dict() as only]:
-            return _prompt(only, n_vocab, context, alias)
+            return prompt_of(only, n_vocab, context, alias)
         case list() if all(isinstance(item, (str, list, dict)) for item in prompt):
             raise NotSupported("Field 'prompt': several prompts in one request are not supported yet; send one request for each")
         case list() if all(type(item) in (int, str) for item in prompt):  # a bool is an int to isinstance
