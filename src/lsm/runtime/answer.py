@@ -13,7 +13,10 @@ from lsm.values import Embedding, Finish, Text
 
 
 class Answer:
-    """An async iterator of `Text`, ..., `Finish`; or `embedding`, where one was asked for.  Raises the request's error after the text that came before it."""
+    """An async iterator of `Text`, ..., `Finish`; or `embedding`, where one was asked for.
+
+    Raises the request's error after the text that came before it.
+    """
 
     def __init__(self, request_id: str) -> None:
         self.request_id = request_id
