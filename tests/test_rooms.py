@@ -31,6 +31,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "src/lsm/native": ("lsm.errors", "lsm.values", "lsm.tuning", "lsm.native", "numpy", "cffi", COMPILED),
     "src/lsm/engine": (
         "lsm.errors", "lsm.values", "lsm.tuning", "lsm.keeping", "lsm.gbnf", "lsm.machines", "lsm.native", "lsm.engine", "numpy",
+        "llguidance",
     ),
     "src/lsm/chat": ("lsm.errors", "lsm.values", "lsm.chat", "jinja2"),
     "src/lsm/runtime": ("lsm", "trio", "transitions", "numpy"),

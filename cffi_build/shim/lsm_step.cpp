@@ -102,9 +102,14 @@ Status serve_row(llama_context * ctx, int row, lsm_sampler * sampler, int32_t & 
         std::memcpy(logits, from, sizeof(float) * llama_vocab_n_tokens(llama_model_get_vocab(llama_get_model(ctx))));
     }
     if (!sampler) return {};
-    if (auto status = sampler->sample(ctx, row, false, sampled); !status.ok()) return status;
-    sampler->accept(sampled, true);
-    return {};
+    char why[256];
+    const int code = lsm::guarded(why, sizeof(why), [&]() -> Status {
+        if (auto status = sampler->sample(ctx, row, false, nullptr, sampled); !status.ok()) return status;
+        if (!sampler->deferred) sampler->accept(sampled, true);
+        return {};
+    });
+    if (code == LSM_E_FAILED) sampled = LLAMA_TOKEN_NULL;  // the misfortune of one row; the others have their tokens
+    return code == LSM_E_FAILED ? Status{} : Status{ code, why };
 }
 
 bool flag_is_set(void * flag) { return __atomic_load_n(static_cast<const int32_t *>(flag), __ATOMIC_RELAXED) != 0; }

@@ -10,7 +10,8 @@ extern "C" {
 // Decodes n_tokens tokens (one sequence each), then serves n_rows output rows.
 //   tokens, positions, sequences, outputs [n_tokens]: outputs[i] != 0 asks for the logits of token i
 //   rows [n_rows]: batch indices with outputs[i] != 0
-//   samplers [n_rows], or NULL: where an entry is not NULL it chooses a token, accepts it and writes it to sampled[i]; elsewhere sampled[i] = -1
+//   samplers [n_rows], or NULL: where an entry is not NULL it chooses a token, accepts it unless it is deferred, and writes it to
+//     sampled[i]; elsewhere, and where a sampler finds no token that it may choose, sampled[i] = -1
 //   logits [n_rows * n_vocab], or NULL: receives the rows
 // Returns llama_decode()'s code (0; 1 no KV slot; 2 aborted; -1 invalid batch; -2, -3 failed; rows are served after 0 only) or a negative LSM_E_ code.
 int lsm_step_decode(struct llama_context * ctx, int owner,

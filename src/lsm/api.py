@@ -32,11 +32,13 @@ from lsm.values import (
     SlotInfo,
     Text,
     Timings,
+    TokenProb,
+    TokenProbs,
 )
 
 __all__ = [
     "AdapterInfo", "ChatRequest", "Counters", "Embedding", "Finish", "Host", "Infill", "ModelFacts", "ModelInfo", "Options", "Sampling",
-    "Settings", "SlotInfo", "Text", "Timings", "build_info", "open_host",
+    "Settings", "SlotInfo", "Text", "Timings", "TokenProb", "TokenProbs", "build_info", "open_host",
 ]  # fmt: skip
 
 Prompt = str | Sequence[int]  # text, or token ids

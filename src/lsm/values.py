@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # the commands do without
 StopType = Literal["eos", "word", "limit", "none"]
 
 SAMPLERS_DEFAULT = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
+SAMPLERS = (*SAMPLERS_DEFAULT, "infill", "adaptive_p")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +47,19 @@ class Sampling:
     mirostat: int = 0  # 0 off, 1, 2
     mirostat_tau: float = 5.0
     mirostat_eta: float = 0.1
+    adaptive_target: float = -1.0  # of the sampler adaptive_p; negative: it draws as usual
+    adaptive_decay: float = 0.9
     min_keep: int = 0
     ignore_eos: bool = False
     logit_bias: tuple[tuple[int, float], ...] = ()  # (token, bias); -inf forbids the token
-    grammar: str = ""  # GBNF; empty: none
+    grammar: str = ""  # GBNF, or Lark where it begins with %llguidance; empty: none
+    grammar_lazy: bool = False  # the grammar rules from the first trigger on
+    grammar_triggers: tuple[str | int, ...] = ()  # words, or tokens
+    preserved_tokens: tuple[str, ...] = ()  # special tokens that are shown as text
+    json_schema: str = ""  # JSON text; empty: none
+    n_probs: int | None = None  # how many of the likeliest tokens are told with each one; None: nothing is told
+    post_sampling_probs: bool = False  # tell probabilities after the samplers, not the model's own log-probabilities
+    backend_sampling: bool = False  # let the device sample, where it can
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +98,29 @@ class Infill:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenProb:
+    """`value`: the natural logarithm of the probability; with `post_sampling_probs` the probability itself."""
+
+    token: int
+    piece: bytes
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class TokenProbs:
+    """How likely a token of the answer was, and the likeliest ones at its place."""
+
+    chosen: TokenProb
+    top: tuple[TokenProb, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Text:
-    """A piece of the answer: whole characters only, and never part of a stop string."""
+    """A piece of the answer: whole characters only, and never part of a stop string.  `probs`, where asked for: one for each token."""
 
     text: str
     tokens: tuple[int, ...]
+    probs: tuple[TokenProbs, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +145,7 @@ class Finish:
     timings: Timings
     prompt_tokens: int
     completion_tokens: int
+    seed: int | None = None  # of the random numbers, drawn where the request left it open; None: no token was sampled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +196,7 @@ class ModelFacts:
     generates: bool = True  # False: it makes embeddings only
     load_ms: float
     adapters: tuple[AdapterInfo, ...] = ()  # with the scales that they have at first
+    sampling: tuple[tuple[str, Any], ...] = ()  # fields of Sampling for which the file names a default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

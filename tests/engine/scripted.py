@@ -16,7 +16,7 @@ from lsm.engine.prompt import Span, placeholders
 from lsm.engine.scheduler import Scheduler
 from lsm.errors import InvalidRequest, LsmError
 from lsm.runtime.executor import Executor, Fired
-from lsm.values import Finish, Options, Sampling
+from lsm.values import Finish, Options, Sampling, TokenProbs
 
 END = 0  # ends a generation
 NEWLINE = 1
@@ -62,6 +62,15 @@ class ScriptedSampler:
     script: list[int] = field(default_factory=list)
     prompt_seen: list[int] = field(default_factory=list)
     is_closed: bool = False
+    seed: int = 1
+    failure: str = "the script says so"
+    told: tuple[TokenProbs, ...] = ()  # with each token
+
+    def shows(self, token: int) -> bool:
+        return False
+
+    def probs(self, token: int, special: bool) -> tuple[TokenProbs, ...]:
+        return self.told
 
     def accept_prompt(self, tokens: Sequence[int]) -> None:
         self.prompt_seen.extend(tokens)

@@ -10,6 +10,7 @@ import pytest
 
 from lsm.errors import InvalidRequest, ServerError
 from lsm.native.context import Context
+from lsm.native.dry import MAX_KINDS, is_known
 from lsm.native.model import Model
 from lsm.native.sampler import Sampler, Step
 from tests.native.runner import open_context
@@ -32,9 +33,18 @@ def context(tiny_llama: Path) -> Iterator[Context]:
     with Model.load(tiny_llama, 900_002) as model:
         context = open_context(model)
         context.vocab = model.vocab  # type: ignore[attr-defined]
-        one = np.array([5], np.int32)
-        assert context.step(one, one * 0, one * 0, np.ones(1, np.int8), np.zeros(1, np.int32)).code == 0
+        first_token(context)
         yield context
+
+
+def first_token(context: Context, *samplers: Sampler) -> list[int]:
+    """The same token alone in as many sequences as there are samplers, or one; what the samplers chose."""
+    context.memory_clear()
+    n = max(1, len(samplers))
+    rows = np.arange(n, dtype=np.int32)
+    step = context.step(np.full(n, 5, np.int32), rows * 0, rows, np.ones(n, np.int8), rows, samplers or None)
+    assert step.code == 0
+    return step.sampled.tolist()
 
 
 def make(context: Context, *steps: Step, grammar: str = "") -> Sampler:
@@ -129,15 +139,79 @@ def test_prompt_tokens_do_not_move_the_grammar(context: Context) -> None:
         sampler.accept(a)
 
 
-def test_candidates_are_sorted_probabilities(context: Context) -> None:
-    """B.3: for post-sampling probabilities."""
+def test_probabilities_after_the_chain(context: Context) -> None:
+    """B.2 post_sampling_probs: of what the chain left, likeliest first, without those of probability 0; and of the chosen token."""
     sampler = make(context, *DEFAULT_CHAIN, ("temperature", {"t": 0.8}), ("dist", {"seed": 1}))
+    seen = sampler.observe(100, after_chain=True)
     drawn = sampler.sample(context, 0)
-    tokens, probabilities = sampler.candidates(100)
-    assert 1 <= len(tokens) <= 40 and tokens[0] == best(context)
-    assert drawn in tokens
-    assert probabilities.sum() == pytest.approx(1.0, abs=1e-5) and (np.diff(probabilities) <= 0).all()
-    assert len(sampler.candidates(1)[0]) == 1
+    values = [value for _, value in seen.top]
+    assert 1 <= len(seen.top) <= 40 and seen.top[0][0] == best(context)
+    assert dict(seen.top)[drawn] == pytest.approx(seen.chosen)
+    assert sum(values) == pytest.approx(1.0, abs=1e-5) and values == sorted(values, reverse=True)
+    fewer = make(context, *DEFAULT_CHAIN, ("temperature", {"t": 0.8}), ("dist", {"seed": 1}))
+    seen = fewer.observe(1, after_chain=True)
+    fewer.sample(context, 0)
+    assert len(seen.top) == 1
+
+
+def test_log_probabilities_are_the_models_own(context: Context) -> None:
+    """B.2 n_probs: softmax over all logits, whatever the chain does with them; more than there are tokens gives all of them."""
+    sampler = make(context, ("logit_bias", {"bias": [(17, 1000.0)]}), ("greedy", {}))
+    seen = sampler.observe(10**6, after_chain=False)
+    assert sampler.sample(context, 0) == 17
+    logits = context.logits(0).astype(np.float64)
+    expected = logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
+    tokens, values = zip(*seen.top, strict=True)
+    assert len(tokens) == context.n_vocab and list(tokens[:5]) == np.argsort(-logits, kind="stable")[:5].tolist()
+    assert np.allclose(values, expected[list(tokens)], atol=1e-6)
+    assert seen.chosen == pytest.approx(expected[17], abs=1e-6)
+
+
+def test_a_mask_permits_and_a_deferred_choice_waits(context: Context) -> None:
+    """Design 6: who defers looks at the token first; a step does not accept it, and `sample` may choose again among what a mask permits."""
+    sampler = make(context, ("penalties", {"last_n": 8, "presence": 1000.0}), ("greedy", {}))
+    sampler.defer()
+    assert first_token(context, sampler) == [best(context)]
+    assert sampler.sample(context, 0) == best(context)  # it has not been accepted: no penalty
+    mask = np.zeros((context.n_vocab + 31) // 32, np.int32)
+    mask[40 // 32] = 1 << 40 % 32
+    assert sampler.sample(context, 0, mask=mask) == 40
+
+
+def test_a_row_without_a_choice_spoils_no_other(context: Context) -> None:
+    """D.2: a sampler that is left with nothing gives -1; the other rows of the batch have their tokens."""
+    nothing = make(context, ("logit_bias", {"bias": [(token, -np.inf) for token in range(context.n_vocab)]}), ("dist", {"seed": 1}))
+    with pytest.raises(ServerError, match="no token"):
+        nothing.sample(context, 0)
+    assert first_token(context, nothing, make(context, ("greedy", {}))) == [-1, best(context)]
+    first_token(context)
+
+
+def test_a_lazy_grammar_sleeps_until_its_trigger(context: Context) -> None:
+    """B.2 grammar_lazy, grammar_triggers: free before the word or the token, bound from there on."""
+    a, x, b = (int(context.vocab.tokenize(c, False, False)[0]) for c in "axb")  # type: ignore[attr-defined]
+    for triggers in ([x], ["x"]):
+        sampler = Sampler(context.vocab, [("greedy", {})], grammar='root ::= "xb"', triggers=triggers)  # type: ignore[attr-defined]
+        assert draw(context, sampler, 1) == [best(context)]
+        sampler.accept(a)
+        sampler.accept(x)
+        assert draw(context, sampler, 1) == [b]
+
+
+def test_dry_is_made_once_and_copied(context: Context) -> None:
+    """C.4 dry_sequence_breakers: comparing them with the vocabulary is slow; copies are independent, the oldest kinds are dropped."""
+    params = {"multiplier": 2.0, "base": 1.75, "allowed_length": 1, "breakers": ("!",)}
+    vocab = context.vocab  # type: ignore[attr-defined]
+    assert not is_known(vocab, params)
+    first, second = (make(context, ("dry", params), ("greedy", {})) for _ in range(2))
+    assert is_known(vocab, params)
+    for token in (5, 6, 5, 6, 5):
+        first.accept(token)
+    kind = next(kind for key, kind in vocab.dry_samplers.items() if dict(key)["breakers"] == ("!",))
+    assert draw(context, second, 3) == draw(context, make(context, ("dry", params), ("greedy", {})), 3) and kind
+    for i in range(MAX_KINDS):
+        make(context, ("dry", params | {"last_n": i + 1}), ("greedy", {})).close()
+    assert not is_known(vocab, params) and len(vocab.dry_samplers) == MAX_KINDS
 
 
 @pytest.mark.parametrize("last", ["mirostat", "mirostat_v2"])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lsm.api import Finish, Timings
+from lsm.api import Finish, Timings, TokenProbs
 
 Tokens = npt.NDArray[np.int32]
 Vectors = npt.NDArray[np.float32]
@@ -26,12 +26,14 @@ class Answer:
     prompt_tokens: int
     completion_tokens: int
     timings: Timings
+    seed: int | None = None  # of the random numbers; None: nothing was sampled
+    probs: tuple[TokenProbs, ...] = ()  # with `n_probs`: one for each token but those of a stop string
 
     def __str__(self) -> str:
         return self.text
 
 
-def answer_of(texts: Sequence[str], tokens: Sequence[int], finish: Finish) -> Answer:
+def answer_of(texts: Sequence[str], tokens: Sequence[int], finish: Finish, probs: Sequence[TokenProbs] = ()) -> Answer:
     return Answer(
         text="".join(texts),
         tokens=np.asarray(tokens, dtype=np.int32),
@@ -41,4 +43,6 @@ def answer_of(texts: Sequence[str], tokens: Sequence[int], finish: Finish) -> An
         prompt_tokens=finish.prompt_tokens,
         completion_tokens=finish.completion_tokens,
         timings=finish.timings,
+        seed=finish.seed,
+        probs=tuple(probs),
     )

@@ -10,7 +10,7 @@ import numpy as np
 import trio
 
 from lsm import api
-from lsm.api import Finish, Host, ModelInfo, Options, Settings, Text
+from lsm.api import Finish, Host, ModelInfo, Options, Settings, Text, TokenProbs
 from lsm.errors import ConfigError, NotFound, ServerError
 from lsm_embed.answer import Answer, Tokens, Vectors, answer_of
 from lsm_embed.arguments import Messages, Prompt, chat_of, ids_of, prompt_of, text_of
@@ -41,21 +41,21 @@ async def open_async(models: Models, *, open_host: OpenHost | None = None, **set
 async def serve(settings: Settings, open_host: OpenHost | None = None) -> AsyncIterator[AsyncModels]:
     """The same from `Settings`, for programs with a command line."""
     async with (open_host or api.open_host)(settings) as host:
-        yield AsyncModels(host, settings.options)
+        yield AsyncModels(host, settings)
 
 
 class AsyncModels:
     """The models by name, in the order in which they were given."""
 
-    def __init__(self, host: Host, defaults: Options) -> None:
+    def __init__(self, host: Host, settings: Settings) -> None:
         self._host = host
-        self._defaults = defaults
+        self._settings = settings
 
     def __getitem__(self, alias: str) -> AsyncModel:
         """Raises `NotFound` naming the models that there are."""
         if alias not in self:
             raise NotFound(f"there is no model {alias!r}; there are: {', '.join(self)}")
-        return AsyncModel(alias, self._host, self._defaults)
+        return AsyncModel(alias, self._host, self._settings)
 
     def __iter__(self) -> Iterator[str]:
         return (info.alias for info in self._host.models())
@@ -75,10 +75,10 @@ class AsyncModels:
 class AsyncModel:
     """One model.  Methods that need it loaded wait until it is; those that need it awake wake it."""
 
-    def __init__(self, alias: str, host: Host, defaults: Options) -> None:
+    def __init__(self, alias: str, host: Host, settings: Settings) -> None:
         self.alias = alias
         self._host = host
-        self._defaults = defaults
+        self._settings = settings
 
     @property
     def info(self) -> ModelInfo:
@@ -104,19 +104,19 @@ class AsyncModel:
         self, messages: Messages, *, template_kwargs: Mapping[str, Any] | None = None, **wishes: Unpack[Wishes]
     ) -> AsyncIterator[AsyncStream]:
         """`chat` piece by piece; leaving the `async with` early cancels the generation."""
-        options = options_for(self._defaults, wishes)
+        self._options(wishes)
         chat = chat_of(messages, template_kwargs)
         await self._loaded()
-        async with self._stream(self._host.chat(self.alias, chat, options)) as stream:
+        async with self._stream(self._host.chat(self.alias, chat, self._options(wishes))) as stream:
             yield stream
 
     @asynccontextmanager
     async def stream_complete(self, prompt: Prompt, **wishes: Unpack[Wishes]) -> AsyncIterator[AsyncStream]:
         """`complete` piece by piece; leaving the `async with` early cancels the generation."""
-        options = options_for(self._defaults, wishes)
+        self._options(wishes)
         start = prompt_of(prompt)
         await self._loaded()
-        async with self._stream(self._host.generate(self.alias, start, options)) as stream:
+        async with self._stream(self._host.generate(self.alias, start, self._options(wishes))) as stream:
             yield stream
 
     async def infill(
@@ -131,10 +131,10 @@ class AsyncModel:
         self, prefix: str, suffix: str, *, prompt: str = "", extra: Mapping[str, str] | None = None, **wishes: Unpack[Wishes]
     ) -> AsyncIterator[AsyncStream]:
         """`infill` piece by piece; leaving the `async with` early cancels the generation."""
-        options = options_for(self._defaults, wishes)
+        self._options(wishes)
         gap = infill_of(prefix, suffix, prompt, extra)
         await self._loaded()
-        async with self._stream(self._host.infill(self.alias, gap, options)) as stream:
+        async with self._stream(self._host.infill(self.alias, gap, self._options(wishes))) as stream:
             yield stream
 
     async def embed(self, inputs: Prompt | Sequence[Prompt], *, normalize: int | None = None) -> Vectors | list[Vectors]:
@@ -158,6 +158,11 @@ class AsyncModel:
         with single_errors():
             made = await self._host.rank(self.alias, text, texts)
         return np.array([one.vectors[0, 0] for one in made], dtype=np.float32)
+
+    def _options(self, wishes: Wishes) -> Options:
+        """Asked before the wait for the model, for what is wrong, and again after it, when the file's own defaults are known."""
+        facts = self.info.facts
+        return options_for(self._settings.options_for(facts.sampling if facts else ()), wishes)
 
     async def tokenize(self, text: str, *, add_special: bool = False, parse_special: bool = True) -> Tokens:
         """Token ids, int32 of shape [n].  `add_special` puts the model's BOS in front if it wants one."""
@@ -202,6 +207,7 @@ class AsyncStream:
         self._events = events
         self._texts: list[str] = []
         self._tokens: list[int] = []
+        self._probs: list[TokenProbs] = []
         self.answer: Answer | None = None
 
     @property
@@ -219,10 +225,11 @@ class AsyncStream:
         if event is None:
             raise ServerError("the answer ended without saying how")
         if isinstance(event, Finish):
-            self.answer = answer_of(self._texts, self._tokens, event)
+            self.answer = answer_of(self._texts, self._tokens, event, self._probs)
             raise StopAsyncIteration
         self._texts.append(event.text)
         self._tokens.extend(event.tokens)
+        self._probs.extend(event.probs)
         return event.text
 
     async def rest(self) -> Answer:

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 from lsm.api import Options, Sampling
 from lsm.config import SETTINGS, Setting
-from lsm.config.readers import Whole
+from lsm.config.readers import OnOff, Whole
 from lsm.errors import InvalidRequest
 from lsm_embed.values import nearest, shown, value_of
 
@@ -51,7 +51,13 @@ class Wishes(TypedDict, total=False):
     min_keep: int | None
     ignore_eos: bool | None
     logit_bias: Mapping[int, float] | Iterable[tuple[int, float]] | None
-    grammar: str | None  # GBNF
+    adaptive_target: float | None
+    adaptive_decay: float | None
+    grammar: str | None  # GBNF, or llguidance's Lark after a first line of %llguidance {}
+    json_schema: str | Mapping[str, Any] | None
+    backend_sampling: bool | None
+    n_probs: int | None  # tell the likelihood of each token, and of so many others at its place
+    post_sampling_probs: bool | None
 
 
 def _of_request_only(name: str, minimum: int, default: int) -> Setting:
@@ -63,7 +69,12 @@ ENTRIES: Mapping[str, Setting] = {
     "id_slot": _of_request_only("options.id_slot", -1, -1),
     "t_max_predict_ms": _of_request_only("options.t_max_predict_ms", -1, -1),
     "min_keep": _of_request_only("options.sampling.min_keep", 0, 0),
+    "n_probs": _of_request_only("options.sampling.n_probs", 0, 0),
+    "post_sampling_probs": Setting(
+        group="", flags=(), read=OnOff(), help="", default=False, name="options.sampling.post_sampling_probs"
+    ),
 }
+CONSTRAINTS = frozenset({"grammar", "json_schema"})
 OF_SAMPLING = frozenset(field.name for field in dataclasses.fields(Sampling))
 
 
@@ -71,6 +82,8 @@ def options_for(defaults: Options, wishes: Mapping[str, Any]) -> Options:
     """`defaults` with `wishes` over them.  Raises `InvalidRequest` naming the argument: unknown, of the wrong type, out of range."""
     given = {name: _checked(name, value) for name, value in wishes.items() if value is not None}
     sampling = {name: value for name, value in given.items() if name in OF_SAMPLING}
+    if sampling.keys() & CONSTRAINTS:  # one of the request's own takes the place of the settings'
+        sampling = {**dict.fromkeys(CONSTRAINTS, ""), **sampling}
     others = {name: value for name, value in given.items() if name not in OF_SAMPLING}
     return dataclasses.replace(defaults, **others, sampling=dataclasses.replace(defaults.sampling, **sampling))
 

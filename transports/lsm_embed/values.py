@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import json
 import math
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lsm.config import Setting
-from lsm.config.readers import Choice, LogitBias, Number, OnOff, Samplers, Text, Whole
+from lsm.config.readers import Choice, JsonText, LogitBias, Number, OnOff, Samplers, Text, Whole
 
 SHOWN_MAX = 200  # characters of a wrong value in a message
 
@@ -22,6 +23,8 @@ def value_of(entry: Setting, value: Any) -> Any:
         return _logit_bias(value)
     if isinstance(entry.read, Samplers):
         return entry.read(";".join(_texts(value)))
+    if isinstance(entry.read, JsonText) and not isinstance(value, str):
+        return _json(value)
     if entry.collect is not None:
         return entry.collect([entry.read(text) for text in _texts(value)])
     if isinstance(entry.read, OnOff):
@@ -58,6 +61,13 @@ def _flag(value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError("is neither True nor False")
     return value
+
+
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"is not JSON: {error}") from None
 
 
 def _text(entry: Setting, value: Any) -> str:

@@ -55,8 +55,8 @@ class Context:
     def options(self, body: Generation, model: ModelInfo, facts: ModelFacts) -> Options:
         """Raises `InvalidRequest` or `NotSupported` naming the field."""
         refuse_unsupported(body)
-        tokenize = partial(self.host.tokenize, model.alias)
-        return make_options(body, self.settings.options, tokenize, facts.n_vocab)
+        tokenize = partial(self.host.tokenize, model.alias, parse_special=False)
+        return make_options(body, self.settings.options_for(facts.sampling), tokenize, facts.n_vocab)
 
     async def work(self, request: Request, what: Callable[[], Result]) -> Result:
         """`what()`, on a thread where the request is large, so that everybody else is answered meanwhile."""

@@ -20,6 +20,8 @@ def check_together(settings: Settings) -> None:
     _check_cache_types(settings)
     _check_names(settings)
     _check_grammar(settings.options.sampling.grammar)
+    if settings.options.sampling.grammar and (settings.options.sampling.json_schema or settings.json_schema_file):
+        raise ConfigError("--grammar (or --grammar-file) and --json-schema (or --json-schema-file) are both given: leave one away")
     _check_loading(settings.loading)
     _check_computing(settings.computing)
     _check_steering(settings)
@@ -64,7 +66,7 @@ def _check_cache_types(settings: Settings) -> None:
 def _check_grammar(grammar: str) -> None:
     """What needs a vocabulary is checked with the first request."""
     try:
-        if grammar:
+        if grammar and not grammar.startswith("%llguidance"):
             check_grammar(grammar)
     except ValueError as error:
         raise ConfigError(f"--grammar (or --grammar-file): {error}") from None

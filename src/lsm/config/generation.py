@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lsm.config.readers import Collect, LogitBias, Number, OnOff, Reader, Samplers, Text, Whole
+from lsm.config.readers import Collect, JsonText, LogitBias, Number, OnOff, Reader, Samplers, Text, Whole
 from lsm.config.setting import Setting
 from lsm.values import Options, Sampling
 
@@ -53,7 +53,7 @@ def _breakers(texts: Sequence[str]) -> tuple[str, ...]:
 
 SAMPLER_HELP = (
     "samplers in the order of their use: names divided by ';', or letters: penalties e, dry d, top_n_sigma s, top_k k,"
-    " typ_p y, top_p p, min_p m, xtc x, temperature t"
+    " typ_p y, top_p p, min_p m, xtc x, temperature t, infill i, adaptive_p a"
 )
 BREAKER_HELP = "a text over which DRY does not look; the first use clears the defaults, the word none leaves no breaker"
 
@@ -109,8 +109,23 @@ GENERATION: tuple[Setting, ...] = (
     _option("mirostat", "--mirostat", read=Whole(0, 2), help="0 off, 1 Mirostat, 2 Mirostat 2.0; replaces the other samplers"),
     _option("mirostat_eta", "--mirostat-lr", read=Number(0.0), help="Mirostat's learning rate eta"),
     _option("mirostat_tau", "--mirostat-ent", read=Number(0.0), help="Mirostat's target entropy tau"),
+    _option(
+        "adaptive_target",
+        "--adaptive-target",
+        read=Number(maximum=1.0),
+        help="probability around which the sampler adaptive_p draws; negative is off",
+    ),
+    _option("adaptive_decay", "--adaptive-decay", read=Number(0.0, 0.99), help="how long adaptive_p remembers: about 1/(1-decay) tokens"),
     _option("logit_bias", "-l", "--logit-bias", read=LogitBias(), collect=tuple, help="added to the logit of one token; 2-inf forbids it"),
     _option("grammar", "--grammar", read=Text("GBNF"), help="grammar that answers must follow"),
+    _option("json_schema", "-j", "--json-schema", read=JsonText(), help="JSON schema that answers must follow; {} is any object"),
+    _option(
+        "backend_sampling",
+        read=OnOff(),
+        env="LLAMA_ARG_BACKEND_SAMPLING",
+        constants={"-bs": "on", "--backend-sampling": "on", "--no-backend-sampling": "off"},
+        help="sample where the model runs, as far as the device can; not with a grammar or schema, nor with log-probabilities of the model",
+    ),
     _option("ignore_eos", read=OnOff(), constants={"--ignore-eos": "on"}, help="do not end at the model's end token"),
     _option(
         "max_tokens",

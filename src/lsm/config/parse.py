@@ -28,7 +28,7 @@ def parse_arguments(argv: Sequence[str], environ: Mapping[str, str], program: st
     warnings: list[str] = []
     given = {**_from_environment(environ, warnings, program), **_from_command_line(argv, warnings, program)}
     values = {entry.name: _value(entry, given[entry.name]) for entry in SETTINGS if entry.name in given}
-    settings = merge_files(build_settings(values))
+    settings = replace(merge_files(build_settings(values)), given=frozenset(values))
     if not settings.model_paths:
         raise ConfigError("no model given: name a GGUF file with -m FILE (`lsm pull smollm2` fetches a small one)")
     if settings.vram_budget is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -19,13 +20,17 @@ SAMPLER_LETTERS: Mapping[str, str] = {
     "m": "min_p",
     "x": "xtc",
     "t": "temperature",
+    "i": "infill",
+    "a": "adaptive_p",
 }
 SAMPLER_SYNONYMS: Mapping[str, str] = {
     "typical_p": "typ_p",
     "typical": "typ_p",
+    "typ": "typ_p",
     "nucleus": "top_p",
     "temp": "temperature",
     "top_nsigma": "top_n_sigma",
+    **{name.replace("_", ""): name for name in SAMPLER_LETTERS.values()},
 }
 SIZE_UNITS: Mapping[str, int] = {
     "": 1,
@@ -145,6 +150,22 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class JsonText:
+    """A text that is JSON, as it is written."""
+
+    metavar: str = "JSON"
+
+    def __call__(self, text: str) -> str:
+        try:
+            json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"is not JSON: {error}") from None
+        except RecursionError:
+            raise ValueError("is nested too deeply") from None
+        return text
+
+
+@dataclass(frozen=True, slots=True)
 class FilePath:
     metavar: str = "FILE"
 
@@ -216,7 +237,7 @@ class Samplers:
     metavar: str = "NAMES|LETTERS"
 
     def __call__(self, text: str) -> tuple[str, ...]:
-        names = [name.strip().replace("-", "_") for name in text.split(";")]
+        names = [name.strip().lower().replace("-", "_") for name in text.split(";")]
         names = [SAMPLER_SYNONYMS.get(name, name) for name in names]
         if all(name in SAMPLER_LETTERS.values() for name in names):
             return tuple(names)

@@ -44,8 +44,6 @@ _REASONS: tuple[tuple[str, str], ...] = (
     ("-cb --cont-batching -nocb --no-cont-batching", _ALWAYS_ON),
     ("--jinja", _ALWAYS_ON),
     ("--no-jinja", "is not supported: chat templates are Jinja here"),
-    ("--adaptive-target --adaptive-decay -bs --backend-sampling", _NOT_YET),
-    ("-j --json-schema -jf --json-schema-file", f"{_NOT_YET} as a default: put it into the request"),
     ("-e --escape --no-escape", _NOT_YET),
     (
         "-mm --mmproj -mmu --mmproj-url --mmproj-auto --no-mmproj --no-mmproj-auto --mmproj-offload --no-mmproj-offload",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from lsm.config.checks import check_together
 from lsm.config.generation import GENERATION
@@ -16,7 +17,7 @@ from lsm.config.steering import STEERING
 from lsm.config.tuning import TUNING
 from lsm.keeping import Keeping
 from lsm.tuning import Computing, Loading, Steering
-from lsm.values import Options
+from lsm.values import Options, Sampling
 
 MODELS = "Models"
 CONTEXT = "Context, batches, threads"
@@ -235,6 +236,9 @@ class Settings:
     grammar_file: Path | None = setting(
         "--grammar-file", group=GENERATION[0].group, read=FilePath(), default=None, help="file with the grammar"
     )
+    json_schema_file: Path | None = setting(
+        "-jf", "--json-schema-file", group=GENERATION[0].group, read=FilePath(), default=None, help="file with the JSON schema"
+    )
 
     chat_template: str | None = setting(
         "--chat-template",
@@ -342,10 +346,21 @@ class Settings:
         help="1 errors, 2 warnings, 3 what happens, 4 and 5 more and more of the inside; 0 nothing",
     )
 
+    given: frozenset[str] = frozenset()  # names of the settings that the user spelled out; filled by parse_arguments
     warnings: tuple[str, ...] = ()  # what the user should hear at start; filled by parse_arguments
 
     def __post_init__(self) -> None:
         check_together(self)
+
+    def options_for(self, model: Sequence[tuple[str, Any]]) -> Options:
+        """What a request gets that says nothing: the user's word, then the model file's, then ours.
+
+        `model`: pairs of a field of Sampling and its value.
+        """
+        ours, sampling = Sampling(), self.options.sampling
+        said = {name.rpartition(".")[2] for name in self.given if name.startswith("options.sampling.")}
+        open_ = {name: value for name, value in model if name not in said and getattr(sampling, name) == getattr(ours, name)}
+        return replace(self.options, sampling=replace(sampling, **open_))
 
     @property
     def models(self) -> tuple[ModelSource, ...]:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lsm.engine import sampling
 from lsm.engine.batch import Batch
 from lsm.engine.checkpoints import State
+from lsm.engine.constraint import Constraint
 from lsm.engine.limits import EmbeddingLimits
 from lsm.engine.ports import Sampler
+from lsm.engine.triggers import preserved_tokens
+from lsm.errors import LsmError, ServerError
 from lsm.native.context import Context
 from lsm.native.sampler import Sampler as Chain
 from lsm.native.vocab import Tokens, Vocab
-from lsm.values import Sampling
+from lsm.values import Sampling, TokenProb, TokenProbs
+
+NOTHING = -1  # the sampler found no token that it may choose
 
 log = logging.getLogger("lsm.engine")
 
@@ -32,12 +35,19 @@ class ContextDecoder:
 
     def decode(self, batch: Batch, start: int, stop: int, samplers: Sequence[Sampler]) -> tuple[int, Sequence[int]]:
         rows = np.flatnonzero(batch.logits[start:stop]).astype(np.int32)
-        chains = [cast(ChainSampler, sampler).chain for sampler in samplers]
+        mine = [cast(ChainSampler, sampler) for sampler in samplers]
         part = slice(start, stop)
+        for sampler, row in zip(mine, rows, strict=True) if mine else ():
+            if sampler.wants_offload:
+                sampler.offload(self._context, int(batch.seq[start + row]))
+        chains = [sampler.chain for sampler in mine]
         step = self._context.step(batch.tokens[part], batch.pos[part], batch.seq[part], batch.logits[part], rows, chains)
         if not chains:
             self._context.synchronize()  # sampling waits for the device; without it the time would be counted in the next step
-        return step.code, step.sampled.tolist() if step.code == 0 else ()
+        if step.code != 0:
+            return step.code, ()
+        sampled: list[int] = step.sampled.tolist()
+        return 0, [sampler.settle(self._context, int(rows[i]), sampled[i]) for i, sampler in enumerate(mine)] if mine else sampled
 
     def embed(self, batch: Batch) -> int:
         part = slice(0, batch.n)
@@ -94,22 +104,70 @@ def embedding_limits(context: Context) -> EmbeddingLimits:
 
 
 class ChainSampler:
-    """`ports.Sampler` over a native chain."""
+    """`ports.Sampler` over a native chain, and the constraint beside it."""
 
-    def __init__(self, chain: Chain) -> None:
+    def __init__(self, chain: Chain, seed: int, vocab: Vocab, options: Sampling, constraint: Constraint | None) -> None:
         self.chain = chain
+        self.seed = seed
+        self.failure = "the samplers leave no token to choose"
+        self._vocab = vocab
+        self._constraint = constraint
+        self._preserved = preserved_tokens(options, vocab.tokenize) if options.preserved_tokens else frozenset()
+        tells_logits = options.n_probs is not None and not options.post_sampling_probs
+        self.wants_offload = options.backend_sampling and not options.grammar and constraint is None and not tells_logits
+        self._offloaded: tuple[Context, int] | None = None
+        self._observed = None if options.n_probs is None else chain.observe(options.n_probs, after_chain=options.post_sampling_probs)
+        if constraint is not None:
+            chain.defer()
 
     def accept_prompt(self, tokens: Sequence[int]) -> None:
         for token in tokens:
             self.chain.accept(token, generated=False)
 
+    def offload(self, context: Context, sequence: int) -> None:
+        """The first row with logits comes from the slot that the request keeps."""
+        self.wants_offload = False
+        if self.chain.offload(context, sequence):
+            self._offloaded = context, sequence
+
+    def settle(self, context: Context, row: int, token: int) -> int:
+        """The token that stands after the constraint has been asked about the one drawn; `NOTHING`: see `failure`."""
+        constraint = self._constraint
+        if constraint is None:
+            return token
+        try:
+            if token == NOTHING or not constraint.permits(token):
+                token = self._draw_again(context, row, constraint)
+            self.chain.accept(token)
+            constraint.take(token)
+        except LsmError as error:
+            self.failure = error.message
+            return NOTHING
+        return token
+
+    def _draw_again(self, context: Context, row: int, constraint: Constraint) -> int:
+        try:
+            return self.chain.sample(context, row, mask=constraint.mask())
+        except ServerError:
+            if constraint.is_complete and self._vocab.eos is not None:
+                return self._vocab.eos  # there is nothing else, whatever biases say
+            raise
+
+    def shows(self, token: int) -> bool:
+        """Whether the request wants to see this special token as text."""
+        return token in self._preserved
+
+    def probs(self, token: int, special: bool) -> tuple[TokenProbs, ...]:
+        """How likely the token just drawn was, if that was asked for."""
+        if self._observed is None:
+            return ()
+        piece = self._vocab.piece
+        top = tuple(TokenProb(id, piece(id, special), value) for id, value in self._observed.top)
+        return (TokenProbs(TokenProb(token, piece(token, special), self._observed.chosen), top),)
+
     def close(self) -> None:
+        if self._offloaded is not None:
+            context, sequence = self._offloaded
+            context.end_offload(sequence)
+            self._offloaded = None
         self.chain.close()
-
-
-def new_sampler(vocab: Vocab, n_ctx_slot: int, options: Sampling) -> tuple[ChainSampler, int]:
-    """The sampler, and how many tokens of the prompt it wants to know.  Raises `InvalidRequest`, for a bad grammar among others."""
-    is_random = options.seed in (-1, sampling.SEED_RANDOM)
-    seed = secrets.randbelow(sampling.SEED_RANDOM) if is_random else options.seed
-    steps = sampling.chain(sampling.within_context(options, n_ctx_slot), sorted(vocab.eog), seed)
-    return ChainSampler(Chain(vocab, steps, grammar=options.grammar)), sampling.looks_back(steps)

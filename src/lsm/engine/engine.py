@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from functools import partial
 from time import perf_counter_ns
 
-from lsm.engine import sampling
 from lsm.engine.checkpoints import Spacing
 from lsm.engine.config import EngineConfig
-from lsm.engine.decoder import ContextDecoder, embedding_limits, new_sampler
+from lsm.engine.decoder import ContextDecoder, embedding_limits
 from lsm.engine.gguf_header import read_header
 from lsm.engine.limits import Limits
+from lsm.engine.model_defaults import sampling_defaults
 from lsm.engine.outputs import Job, Output
 from lsm.engine.ports import NewInstance
+from lsm.engine.samplers import Samplers, check_defaults
 from lsm.engine.scheduler import Scheduler
 from lsm.engine.steering import describe, load_adapters, read_control_vectors
 from lsm.engine.threads import settle_thread
@@ -50,6 +50,7 @@ class Engine:
         self._model: Model | None = None
         self._adapters: tuple[Adapter, ...] = ()
         self._context: Context | None = None
+        self._samplers: Samplers | None = None
         self._scheduler: Scheduler | None = None
         self.memory = DeviceMemory(owner)
 
@@ -73,9 +74,10 @@ class Engine:
             self._steer(self._model, self._context)
             if self._config.computing.warmup:
                 warm_up(self._model, self._context)
-            self._scheduler = self._new_scheduler(self._model, self._context)
+            self._samplers = Samplers(self._model.vocab, self._context.n_ctx_seq)
+            self._scheduler = self._new_scheduler(self._model, self._context, self._samplers)
             self.set_adapters(tuple(scale for _, scale in self._config.steering.adapters))
-            _check_defaults(self._config.sampling, self._model.vocab, self._context.n_ctx_seq)
+            self._check_defaults(self._samplers, self._model.vocab.n_tokens)
             return self._facts(self._model, self._context, (self._clock_ns() - start_ns) / 1e6)
         except BaseException:
             self.close()
@@ -106,7 +108,7 @@ class Engine:
             directions = read_control_vectors(steering.control_vectors, model.n_embd, model.n_layer)
             context.set_control_vector(directions, *(steering.control_vector_layers or (1, model.n_layer)))
 
-    def _new_scheduler(self, model: Model, context: Context) -> Scheduler:
+    def _new_scheduler(self, model: Model, context: Context, samplers: Samplers) -> Scheduler:
         config = self._config
         n_swa = 0 if config.swa_full else model.n_swa
         rollback = probe_rollback(context)
@@ -133,13 +135,12 @@ class Engine:
             decoder_start=model.decoder_start if model.has_decoder else None,
             embedding=embedding_limits(context) if self._config.computing.embeds else None,
         )
-        sampler = partial(new_sampler, model.vocab, context.n_ctx_seq)
         decoder = ContextDecoder(context)
         return Scheduler(
             limits,
             decoder,
             model.vocab,
-            sampler,
+            samplers.new,
             self._new_instance,
             self._clock_ns,
             embedder=decoder,
@@ -168,6 +169,7 @@ class Engine:
             generates=context.has_memory,
             load_ms=load_ms,
             adapters=describe(self._adapters, self._config.steering.adapters, model.vocab),
+            sampling=sampling_defaults(model.meta),
         )
 
     @property
@@ -175,6 +177,12 @@ class Engine:
         """For reading by any thread, from `load` to `close`, also while the device memory is away."""
         assert self._model is not None, "not loaded"
         return self._model.vocab
+
+    def preparation(self, sampling: Sampling) -> Callable[[], None] | None:
+        """From any thread: what should be done, on another thread than the engine's, before a job with `sampling` is submitted, if there is
+        something.  It may take seconds, and raises `InvalidRequest`."""
+        samplers = self._samplers
+        return None if samplers is None else samplers.preparation(sampling)
 
     # Work: see `Scheduler`, which does it
 
@@ -228,12 +236,23 @@ class Engine:
         if self._scheduler is not None:
             self._scheduler.close()
             self._scheduler = None
+        if self._samplers is not None:
+            self._samplers.close()
+            self._samplers = None
         if self._context is not None:
             self._context.close()
             self._context = None
         if self._model is not None:
             self._model.close()
             self._model = None
+
+    def _check_defaults(self, samplers: Samplers, n_tokens: int) -> None:
+        """Say now what each request that relies on them would hear; one that brings its own is served."""
+        try:
+            check_defaults(samplers, self._config.sampling, n_tokens)
+        except InvalidRequest as error:
+            flag = f"--{(error.field or '').replace('_', '-')}"
+            log.error("%s does not fit this model, requests that do not bring their own will be refused: %s", flag, error.message)
 
     def _loaded(self) -> Scheduler:
         assert self._scheduler is not None, "not loaded"
@@ -253,17 +272,6 @@ def _n_ubatch(config: EngineConfig, n_slots: int) -> int:
 def _n_ctx_slot(model: Model, context: Context) -> int:
     """Models without a KV cache have a table of positions, which ends where their training did."""
     return context.n_ctx_seq if context.has_memory else min(context.n_ctx_seq, model.n_ctx_train)
-
-
-def _check_defaults(defaults: Sampling, vocab: Vocab, n_ctx_slot: int) -> None:
-    """Say now what each request that relies on them would hear; one that brings its own is served."""
-    try:
-        sampling.check(defaults, vocab.n_tokens)
-        if defaults.grammar:
-            new_sampler(vocab, n_ctx_slot, Sampling(grammar=defaults.grammar))[0].close()
-    except InvalidRequest as error:
-        flag = f"--{(error.field or '').replace('_', '-')}"
-        log.error("%s does not fit this model, requests that do not bring their own will be refused: %s", flag, error.message)
 
 
 def _token_text(vocab: Vocab, token: int | None) -> str:

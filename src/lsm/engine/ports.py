@@ -13,7 +13,7 @@ from lsm.engine.checkpoints import State
 from lsm.engine.prefix import Tokens
 from lsm.engine.prompt import Span
 from lsm.machines.table import Instance, Machine
-from lsm.values import Sampling
+from lsm.values import Sampling, TokenProbs
 
 
 class OwnedInstance(Instance, Protocol):
@@ -30,6 +30,24 @@ class Sampler(Protocol):
 
     def accept_prompt(self, tokens: Sequence[int]) -> None:
         """Tell the penalties what the prompt ends with."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """Of the random numbers, also where it was drawn."""
+        ...
+
+    @property
+    def failure(self) -> str:
+        """Why it has drawn no token."""
+        ...
+
+    def shows(self, token: int) -> bool:
+        """Whether this token is shown as text though it is a special one."""
+        ...
+
+    def probs(self, token: int, special: bool) -> tuple[TokenProbs, ...]:
+        """How likely the token just drawn was, one entry; none where nobody asked."""
         ...
 
     def close(self) -> None: ...
@@ -100,7 +118,8 @@ class Decoder(Protocol):
     """The KV cache, one sequence for each slot, and the way through the model."""
 
     def decode(self, batch: Batch, start: int, stop: int, samplers: Sequence[Sampler]) -> tuple[int, Sequence[int]]:
-        """Decode rows `start` to `stop`.  Each row that gives logits has a sampler, in order, which draws a token from them.
+        """Decode rows `start` to `stop`.  Each row that gives logits has a sampler, in order, which draws a token from them; -1: it could
+        draw none.
 
         Returns (llama_decode's code, the tokens; none unless the code is 0).  `LsmError`: nothing is known about the rows' sequences.
         """

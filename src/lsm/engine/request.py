@@ -11,7 +11,7 @@ from lsm.engine.prefix import Tokens
 from lsm.engine.prompt_cache import Held, Scales
 from lsm.engine.text import TextStream
 from lsm.errors import LsmError
-from lsm.values import Embedding, Finish, StopType, Text, Timings
+from lsm.values import Embedding, Finish, StopType, Text, Timings, TokenProbs
 
 
 class Request:
@@ -43,6 +43,7 @@ class Request:
         self.finish: Finish | Embedding | None = None
         self.error: LsmError | None = None
         self._unsent: list[int] = []
+        self._unsent_probs: list[TokenProbs] = []
 
     @property
     def held(self) -> Held:
@@ -63,23 +64,27 @@ class Request:
         self.source, self.n_source = self.prompt, len(self.prompt)
         self.prompt = np.array([decoder_start], np.int32)
 
-    def take(self, token: int, piece: bytes) -> Text | None:
+    def take(self, token: int, piece: bytes, probs: tuple[TokenProbs, ...] = ()) -> Text | None:
         """Add a token of the answer; the text that is certain now, if there is some."""
         self.sampled = token
         self.predicted_n += 1
         self._unsent.append(token)
+        self._unsent_probs += probs
         text = self.text.feed(piece)
         return self._send(text) if text else None
 
     def last_text(self) -> Text | None:
-        """What has not been sent when the answer ends, if there is something."""
+        """What has not been sent when the answer ends, if there is something.  Of a stop string's tokens nothing more is told."""
         text = self.text.flush()
+        if self.text.stopping_word:
+            self._unsent_probs.clear()
         return self._send(text) if text or self._unsent else None
 
     def _send(self, text: str) -> Text:
-        tokens = tuple(self._unsent)
+        tokens, probs = tuple(self._unsent), tuple(self._unsent_probs)
         self._unsent.clear()
-        return Text(text, tokens)
+        self._unsent_probs.clear()
+        return Text(text, tokens, probs)
 
     def stop_type(self, is_eog: bool, is_full: bool, has_new_line: bool) -> StopType | None:
         """Whether the token just taken is the last, and why.  The end of generation goes before a stop word, that before the limits.
@@ -105,6 +110,7 @@ class Request:
             timings=self.timings(),
             prompt_tokens=self.n_source or len(self.prompt),
             completion_tokens=self.predicted_n,
+            seed=None if self.sampler is None else self.sampler.seed,
         )
 
     def timings(self) -> Timings:

@@ -13,15 +13,17 @@ from typing import Any
 
 from lsm.errors import InvalidRequest
 from lsm.gbnf import check_grammar
-from lsm.values import SAMPLERS_DEFAULT, Sampling
+from lsm.values import SAMPLERS, Sampling
 
-Step = tuple[str, Mapping[str, Any]]  # (sampler, its parameters)
+Params = Mapping[str, Any]
+Step = tuple[str, Params]  # (sampler, its parameters)
 
 SEED_RANDOM = 0xFFFFFFFF  # llama.cpp's name for: draw one
 
 _FLOATS = (
     "temperature", "top_p", "min_p", "top_n_sigma", "typical_p", "xtc_probability", "xtc_threshold", "dynatemp_range", "dynatemp_exponent",
-    "repeat_penalty", "frequency_penalty", "presence_penalty", "dry_multiplier", "dry_base", "mirostat_tau", "mirostat_eta",
+    "repeat_penalty", "frequency_penalty", "presence_penalty", "dry_multiplier", "dry_base", "mirostat_tau", "mirostat_eta", "adaptive_target",
+    "adaptive_decay",
 )  # fmt: skip
 _COUNTS = ("top_k", "repeat_last_n", "dry_allowed_length", "dry_penalty_last_n", "min_keep")
 _LOOK_BACK = ("repeat_last_n", "dry_penalty_last_n")
@@ -30,7 +32,8 @@ INT32_MAX = 2**31 - 1
 MAX_BREAKERS = 16
 MAX_BREAKER_BYTES = 256
 # With these in the chain the most probable token may be taken away before the temperature is applied.
-_MAY_DROP_THE_BEST = frozenset({"typ_p", "xtc"})
+_MAY_DROP_THE_BEST = frozenset({"typ_p", "xtc", "infill"})
+LARK_MARK = "%llguidance"
 _CHANGE_LOGITS = frozenset({"penalties", "dry"})
 
 
@@ -44,21 +47,32 @@ def check(sampling: Sampling, n_vocab: int) -> None:
             raise InvalidRequest(f"must be between 0 and {INT32_MAX}", name)
     if sampling.repeat_penalty <= 0:
         raise InvalidRequest("must be greater than 0", "repeat_penalty")
+    if not 0 <= sampling.adaptive_decay <= 0.99:
+        raise InvalidRequest("must be between 0 and 0.99", "adaptive_decay")
+    if sampling.n_probs is not None and not 0 <= sampling.n_probs <= INT32_MAX:
+        raise InvalidRequest(f"must be between 0 and {INT32_MAX}", "n_probs")
     if sampling.mirostat not in (0, 1, 2):
         raise InvalidRequest("must be 0, 1 or 2", "mirostat")
     if not -1 <= sampling.seed <= SEED_RANDOM:
         raise InvalidRequest(f"must be between 0 and {SEED_RANDOM}, or -1 for a random one", "seed")
     for name in sampling.samplers:
-        if name not in SAMPLERS_DEFAULT:
-            raise InvalidRequest(f"no sampler is called {name!r}; there are {', '.join(SAMPLERS_DEFAULT)}", "samplers")
+        if name not in SAMPLERS:
+            raise InvalidRequest(f"no sampler is called {name!r}; there are {', '.join(SAMPLERS)}", "samplers")
     _check_breakers(sampling)
     for token, bias in sampling.logit_bias:
         if not 0 <= token < n_vocab:
             raise InvalidRequest(f"token {token} is not in the vocabulary of {n_vocab} tokens", "logit_bias")
         if math.isnan(bias) or bias == math.inf:
             raise InvalidRequest(f"the bias of token {token} must be a number, or -inf to forbid it", "logit_bias")
-    if sampling.grammar:
+    if sampling.grammar and sampling.json_schema:
+        raise InvalidRequest("cannot be used together with json_schema: leave one of them out", "grammar")
+    if sampling.grammar and not is_lark(sampling):
         _check_grammar(sampling.grammar)
+
+
+def is_lark(sampling: Sampling) -> bool:
+    """Whether `grammar` is not GBNF, but what llguidance reads."""
+    return sampling.grammar.startswith(LARK_MARK)
 
 
 def within_context(sampling: Sampling, n_ctx: int) -> Sampling:
@@ -66,18 +80,21 @@ def within_context(sampling: Sampling, n_ctx: int) -> Sampling:
     return replace(sampling, **{name: min(getattr(sampling, name), n_ctx) for name in _LOOK_BACK})
 
 
-def chain(sampling: Sampling, eog_tokens: Sequence[int], seed: int) -> tuple[Step, ...]:
+def chain(sampling: Sampling, eog_tokens: Sequence[int], seed: int, suppressed: Sequence[int] = ()) -> tuple[Step, ...]:
     """The samplers in the order of their use; the last one draws the token.
 
     `eog_tokens`: the tokens that end a generation, forbidden by `ignore_eos`.  `seed`: a uint32, drawn by the caller where the request asks
-    for a random one.  The grammar is not part of the chain: the native sampler keeps it
-    beside it.
+    for a random one.  `suppressed`: tokens that the model must never give.  The grammar is not part of the chain: the native sampler
+    keeps it beside it.
     """
-    biases = [*sampling.logit_bias, *((token, -math.inf) for token in eog_tokens if sampling.ignore_eos)]
-    start: list[Step] = [("logit_bias", {"bias": tuple(biases)})] if biases else []
+    forbidden = (*(eog_tokens if sampling.ignore_eos else ()), *suppressed)
+    biases = (*sampling.logit_bias, *((token, -math.inf) for token in forbidden))
+    start: list[Step] = [("logit_bias", {"bias": biases})] if biases else []
     if sampling.mirostat:
         return (*start, *_mirostat(sampling, seed))
-    steps = [step for name in sampling.samplers for step in _active(name, sampling, seed)]
+    steps = [step for name in sampling.samplers if name != "adaptive_p" for step in _active(name, sampling, seed)]
+    if "adaptive_p" in sampling.samplers:
+        return (*start, *steps, ("adaptive_p", {"target": sampling.adaptive_target, "decay": sampling.adaptive_decay, "seed": seed}))
     if _is_greedy(steps, sampling):
         return (*start, *(step for step in steps if step[0] in _CHANGE_LOGITS), ("greedy", {}))
     return (*start, *steps, ("dist", {"seed": seed}))
@@ -120,6 +137,8 @@ def _is_greedy(steps: Sequence[Step], sampling: Sampling) -> bool:
     The answer is then the same as that of the whole chain, for a fraction of its work.
     """
     names = [name for name, _ in steps]
+    if sampling.post_sampling_probs:  # the whole chain says how likely each token is
+        return False
     if "temperature" not in names or sampling.temperature > 0 or sampling.dynatemp_range > 0 or not _MAY_DROP_THE_BEST.isdisjoint(names):
         return False
     n_changing = sum(name in _CHANGE_LOGITS for name in names)
@@ -154,6 +173,7 @@ def _active(name: str, s: Sampling, seed: int) -> tuple[Step, ...]:
         "top_p": (s.top_p < 1, {"p": s.top_p} | keep),
         "min_p": (s.min_p > 0, {"p": s.min_p} | keep),
         "xtc": (s.xtc_probability > 0 and s.xtc_threshold <= 0.5, xtc),
+        "infill": (True, {}),
         "temperature": (s.temperature != 1 or s.dynatemp_range > 0, temperature),
     }
     active, params = table[name]

@@ -11,6 +11,7 @@ from lsm.engine.pool import Pool
 from lsm.engine.ports import Vocabulary
 from lsm.engine.request import Request
 from lsm.engine.slot import Slot
+from lsm.errors import ServerError
 
 
 class Taking:
@@ -53,11 +54,16 @@ class Taking:
         self._pool.tally.tokens_max = max(self._pool.tally.tokens_max, slot.n)
 
     def _take_token(self, request: Request, slot: Slot, token: int) -> None:
+        sampler = request.sampler
+        assert sampler is not None
+        if token < 0:
+            return self._ends.fail(request, ServerError(sampler.failure))
         if request.sampled is None:
             slot.machine.fire("sampled")
             self._ends.advance(request, "first_token")
         self._pool.tally.predicted_tokens += 1
-        text = request.take(token, self._vocab.piece(token, request.options.special))
+        special = request.options.special
+        text = request.take(token, self._vocab.piece(token, special or sampler.shows(token)), sampler.probs(token, special))
         if text is not None:
             self._pool.outputs.append(Piece(request.id, text))
         has_new_line = text is not None and "\n" in text.text

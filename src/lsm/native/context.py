@@ -47,7 +47,7 @@ class Step:
     """What a batch gave.
 
     code: llama_decode's: 0 done; 1 no room in the KV cache; 2 interrupted; negative: refused or failed. Other fields count after 0 only.
-    sampled: (n_rows,) int32, -1 where no sampler was given.
+    sampled: (n_rows,) int32, -1 where no sampler was given, or where it finds no token that it may choose.
     logits: (n_rows, n_vocab) float32, if they were asked for.
     """
 
@@ -67,6 +67,7 @@ class Context:
         n_outputs_max: rows with logits in one batch; 0: one for each sequence. Each costs n_vocab floats of compute memory, so
             llama.cpp's own default of n_batch costs half a gigabyte where the vocabulary is large. For embeddings, and in a model with an
             encoder, it is n_batch.
+        n_outputs_max_per_seq: of these, rows of one sequence where the device samples, 0: all; a batch with more has code -1.
         computing: the rest.
 
     Raises:
@@ -92,6 +93,7 @@ class Context:
         type_v: str = "f16",
         swa_full: bool = False,
         n_outputs_max: int = 0,
+        n_outputs_max_per_seq: int = 0,
         computing: Computing = AS_THE_MODEL_SAYS,
     ) -> None:
         pooled = computing.pooling_wanted or model.meta(f"{model.architecture}.pooling_type")
@@ -108,6 +110,7 @@ class Context:
         params.no_perf = True
         self.n_outputs_max = n_batch if computing.embeds or model.has_encoder else max(n_outputs_max, n_seq_max)
         params.n_outputs_max = self.n_outputs_max
+        params.n_outputs_max_per_seq = n_outputs_max_per_seq
         lib.lsm_device_allocation_failed()  # forget an earlier one
         with owner_scope(owner):
             self.handle = lib.llama_init_from_model(model.handle, params)
@@ -163,7 +166,7 @@ class Context:
 
         Raises:
             InvalidRequest: the batch is empty or too large, or a row asked for no logits.
-            ServerError: the device memory is released, or a sampler failed.
+            ServerError: the device memory is released.
         """
         n, n_rows = len(tokens), len(rows)
         if not len(positions) == len(sequences) == len(outputs) == n:
@@ -233,6 +236,11 @@ class Context:
         """(n_embd_out,) float32, a copy: the pooled embedding of a sequence; for rerankers its scores (n_classes,)."""
         n = self.n_classes if self.pooling == "rank" else self.n_embd_out
         return self._row(lib.llama_get_embeddings_seq(self.handle, sequence), n, f"sequence {sequence} has no pooled embedding")
+
+    def end_offload(self, sequence: int) -> None:
+        """The device samples no more for this sequence; needed before its sampler is closed."""
+        self._check(sequence)
+        lib.lsm_sampler_end_offload(self.handle, sequence)
 
     def synchronize(self) -> None:
         """Wait until the device has finished; needed before memory is released."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lsm.errors import InvalidRequest
-from lsm.native.checks import check, message_buffer, text_of
+from lsm.native.checks import check, message_buffer
+from lsm.native.dry import new_dry
+from lsm.native.grammar import new_grammar
 from lsm.native.library import ffi, lib
 from lsm.native.vocab import Tokens, Vocab
 
@@ -29,19 +30,6 @@ def _penalties(vocab: Vocab, p: Params) -> Any:
         if not math.isfinite(value):
             raise InvalidRequest("must be finite", field)
     return lib.llama_sampler_init_penalties(vocab.n_tokens, int(p.get("last_n", 64)), repeat, frequency, presence)
-
-
-def _dry(vocab: Vocab, p: Params) -> Any:
-    breakers = [ffi.new("char[]", text.encode()) for text in p.get("breakers", ("\n", ":", '"', "*"))]
-    return lib.llama_sampler_init_dry(
-        vocab.handle,
-        float(p.get("multiplier", 0.0)),
-        float(p.get("base", 1.75)),
-        int(p.get("allowed_length", 2)),
-        int(p.get("last_n", 64)),
-        ffi.new("const char *[]", breakers) if breakers else ffi.NULL,
-        len(breakers),
-    )
 
 
 def _logit_bias(vocab: Vocab, p: Params) -> Any:
@@ -69,7 +57,7 @@ def _seed(p: Params) -> int:
 _BUILDERS: dict[str, Callable[[Vocab, Params], Any]] = {
     "logit_bias": _logit_bias,
     "penalties": _penalties,
-    "dry": _dry,
+    "dry": new_dry,
     "top_n_sigma": lambda _, p: lib.llama_sampler_init_top_n_sigma(float(p["n"])),
     "top_k": lambda _, p: lib.llama_sampler_init_top_k(int(p["k"])),
     "typ_p": lambda _, p: lib.llama_sampler_init_typical(float(p["p"]), _min_keep(p)),
@@ -89,6 +77,26 @@ SAMPLER_NAMES = frozenset(_BUILDERS)
 CHOOSERS = frozenset({"dist", "greedy", "adaptive_p", "mirostat", "mirostat_v2"})
 
 
+class Observed:
+    """What the last choice of a sampler leaves: filled anew by each one."""
+
+    def __init__(self, n: int, after_chain: bool) -> None:
+        self._tokens, self._values = np.empty(n, np.int32), np.empty(n, np.float32)
+        self._keep = ffi.from_buffer("int32_t[]", self._tokens), ffi.from_buffer("float[]", self._values)
+        self.handle = ffi.new("struct lsm_probabilities *", (n, after_chain, 0, 0.0, *self._keep))
+
+    @property
+    def chosen(self) -> float:
+        """The logarithm of the chosen token's probability in the model; with `after_chain` its probability after the chain."""
+        return float(self.handle.chosen)
+
+    @property
+    def top(self) -> list[tuple[int, float]]:
+        """(token, the same of it), the likeliest first."""
+        n = self.handle.n
+        return list(zip(self._tokens[:n].tolist(), self._values[:n].tolist(), strict=True))
+
+
 class Sampler:
     """A chain in the order given. The last step must be one that chooses: dist, greedy, adaptive_p, mirostat or mirostat_v2.
 
@@ -98,15 +106,17 @@ class Sampler:
         min_p(p, min_keep), xtc(probability, threshold, min_keep, seed), temperature(t, range, exponent), infill(), dist(seed), greedy(),
         adaptive_p(target, decay, seed), mirostat(tau, eta, seed), mirostat_v2(tau, eta, seed).
 
+    `grammar` is GBNF.  With `triggers` it rules only from the first of them on: a token's id, or a word in the text.
+
     Raises:
         InvalidRequest: an unknown step, a bad value, or a grammar that is not GBNF.
     """
 
-    def __init__(self, vocab: Vocab, steps: Iterable[Step], *, grammar: str = "", grammar_root: str = "root") -> None:
+    def __init__(self, vocab: Vocab, steps: Iterable[Step], *, grammar: str = "", triggers: Sequence[int | str] | None = None) -> None:
         steps = list(steps)
         if not steps or steps[-1][0] not in CHOOSERS:
             raise InvalidRequest(f"the last sampler must be one of {', '.join(sorted(CHOOSERS))}", "samplers")
-        rules = _grammar(vocab, grammar, grammar_root) if grammar else ffi.NULL
+        rules = new_grammar(vocab, grammar, triggers) if grammar else ffi.NULL
         chain = lib.llama_sampler_chain_init(lib.llama_sampler_chain_default_params())
         try:
             for name, params in steps:
@@ -118,21 +128,45 @@ class Sampler:
         self.handle = lib.lsm_sampler_new(chain, rules)
         if not self.handle:
             raise MemoryError
+        self._n_tokens = vocab.n_tokens
+        self._observed: Observed | None = None
 
     @property
     def seed(self) -> int:
         """The seed in use: the one given, or the one drawn for -1."""
         return int(lib.lsm_sampler_seed(self.handle))
 
-    def sample(self, context: Any, row: int, *, grammar_first: bool = False) -> int:
+    def sample(self, context: Any, row: int, *, grammar_first: bool = False, mask: Tokens | None = None) -> int:
         """Choose a token from the logits of this row of the context's last batch; not accepted yet.
+
+        Args:
+            mask: ((n_vocab + 31) // 32,) int32; bit t % 32 of word t // 32 is set where token t may be chosen.
 
         Raises:
             InvalidRequest: the row has no logits.
+            ServerError: no token is left to choose.
         """
         token, err = ffi.new("int32_t *"), message_buffer()
-        check(lib.lsm_sampler_sample(self.handle, context.handle, row, grammar_first, token, err, len(err)), err)
+        bits = ffi.NULL if mask is None else ffi.from_buffer("int32_t[]", mask)
+        check(lib.lsm_sampler_sample(self.handle, context.handle, row, grammar_first, bits, token, err, len(err)), err)
         return int(token[0])
+
+    def defer(self) -> None:
+        """From now on `Context.step` does not accept what this sampler chooses: who looks at it may `sample` again, and accepts."""
+        lib.lsm_sampler_defer(self.handle, True)
+
+    def observe(self, n: int, *, after_chain: bool) -> Observed:
+        """From now on each choice says how likely it was, and which the up to `n` likeliest tokens were."""
+        self._observed = Observed(min(n, self._n_tokens), after_chain)
+        lib.lsm_sampler_observe(self.handle, self._observed.handle)
+        return self._observed
+
+    def offload(self, context: Any, sequence: int) -> bool:
+        """Let the device sample for this sequence, as far along the chain as it can, until `Context.end_offload`; at most once.
+
+        False: it cannot, and the processor goes on to sample.
+        """
+        return bool(lib.lsm_sampler_offload(self.handle, context.handle, sequence))
 
     def accept(self, token: int, *, generated: bool = True) -> None:
         """The token is part of the text now. Tokens of a prompt (`generated` False) count for penalties, not for the grammar.
@@ -143,19 +177,14 @@ class Sampler:
         err = message_buffer()
         check(lib.lsm_sampler_accept(self.handle, token, generated, err, len(err)), err)
 
-    def candidates(self, n: int) -> tuple[Tokens, NDArray[np.float32]]:
-        """The up to `n` most probable tokens (k,) int32 of those left at the last choice, and their probabilities (k,) float32."""
-        tokens, probabilities = np.empty(n, np.int32), np.empty(n, np.float32)
-        k = lib.lsm_sampler_candidates(self.handle, n, ffi.from_buffer("int32_t[]", tokens), ffi.from_buffer("float[]", probabilities))
-        return tokens[:k], probabilities[:k]
-
     def reset(self) -> None:
         """Back to the state before the first accepted token."""
         lib.lsm_sampler_reset(self.handle)
 
     def clone(self) -> Self:
-        """An independent copy in the same state."""
+        """An independent copy in the same state, observed by nobody."""
         copy = object.__new__(type(self))
+        copy._n_tokens, copy._observed = self._n_tokens, None
         copy.handle = lib.lsm_sampler_clone(self.handle)
         if not copy.handle:
             raise MemoryError
@@ -185,11 +214,3 @@ def _build(vocab: Vocab, name: str, params: Params) -> Any:
     if not step:
         raise InvalidRequest(f"llama.cpp refuses the parameters of sampler '{name}': {dict(params)}", "samplers")
     return step
-
-
-def _grammar(vocab: Vocab, gbnf: str, root: str) -> Any:
-    err = message_buffer()
-    grammar = lib.lsm_sampler_grammar(vocab.handle, gbnf.encode(), root.encode(), err, len(err))
-    if not grammar:
-        raise InvalidRequest(f"{text_of(err)}; the log says why", "grammar")
-    return grammar

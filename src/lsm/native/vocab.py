@@ -40,6 +40,10 @@ class Vocab:
         self.add_eos = bool(has_text and lib.llama_vocab_get_add_eos(self.handle))
         end_tokens = (t for t in range(self.n_tokens) if has_text and lib.llama_vocab_is_eog(self.handle, t))
         self.eog: frozenset[int] = frozenset(end_tokens)
+        n_suppressed = ffi.new("int32_t *")
+        suppressed = lib.llama_vocab_get_suppress_tokens(self.handle, n_suppressed)
+        self.suppressed: tuple[int, ...] = tuple(suppressed[0 : n_suppressed[0]]) if n_suppressed[0] else ()
+        self.dry_samplers: dict[Any, Any] = {}  # see `native.sampler`: what is slow to make, and fast to copy
 
     def is_eog(self, token: int) -> bool:
         """Whether this token ends a generation."""
@@ -102,6 +106,10 @@ class Vocab:
         if piece is None:
             piece = known[token] = self._read_piece(token, special)
         return piece
+
+    def is_control(self, token: int) -> bool:
+        """Whether the token is a mark for the model, such as `<|im_end|>`, rather than text."""
+        return bool(lib.llama_vocab_get_attr(self.handle, token) & lib.LLAMA_TOKEN_ATTR_CONTROL)
 
     def _read_piece(self, token: int, special: bool) -> bytes:
         if self.type == lib.LLAMA_VOCAB_TYPE_NONE:

@@ -85,4 +85,8 @@ _OVER = LsmError("this answer has been read to its end")
 
 
 def _joined(pieces: list[Text]) -> Text:
-    return Text("".join(piece.text for piece in pieces), tuple(token for piece in pieces for token in piece.tokens))
+    return Text(
+        "".join(piece.text for piece in pieces),
+        tuple(token for piece in pieces for token in piece.tokens),
+        tuple(probs for piece in pieces for probs in piece.probs),
+    )

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from lsm.engine.outputs import Job, Output
 from lsm.errors import LsmError
-from lsm.values import Counters, ModelFacts, SlotInfo
+from lsm.values import Counters, ModelFacts, Sampling, SlotInfo
 
 CLASSES = ("weights", "kv", "compute", "encoder", "adapters")  # of device memory
 TOGETHER = {"weights": ("weights", "adapters")}  # what leaves with a class: adapters are nothing without the weights they change
@@ -50,5 +50,6 @@ class EnginePort(Protocol):
     def cancel(self, request_id: str) -> None: ...
     def set_adapters(self, scales: Sequence[float]) -> None: ...
     def fail_all(self, error: LsmError) -> None: ...
+    def preparation(self, sampling: Sampling) -> Callable[[], None] | None: ...  # see `Engine.preparation`
     @property
     def vocab(self) -> Any: ...

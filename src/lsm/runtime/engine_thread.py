@@ -19,7 +19,7 @@ from lsm.engine.engine import Engine
 from lsm.engine.outputs import Job
 from lsm.errors import DeviceMemoryError, LsmError, ModelFileError, ServerError, SourceChanged, Unavailable
 from lsm.runtime.engine_port import CLASSES, TOGETHER, Activity, Receive, Report, Send
-from lsm.values import ModelFacts
+from lsm.values import ModelFacts, Sampling
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +43,9 @@ class EngineThread:
     @property
     def vocab(self) -> Any:
         return self._engine.vocab
+
+    def preparation(self, sampling: Sampling) -> Callable[[], None] | None:
+        return self._engine.preparation(sampling)
 
     # ---- asked from trio ------------------------------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ from lsm.values import ChatRequest, Counters, Embedding, Finish, Infill, ModelFa
 
 LONG_TEXT = 16_384  # characters; more than this is rendered and tokenized on a thread, so that the loop stays free
 CHANGES_INTERVAL_S = 0.05
+MAX_PREPARING = 2  # schemas and the like that are compiled at the same time; others wait for them, not everything else
 _memory_owners = itertools.count(1)  # names in the ledger of device memory, which is one for the process
 
 
@@ -52,6 +53,7 @@ class LocalHost:
         self._changes = changes
         self._created_s = int(time.time())
         self._templates: dict[str, ChatTemplate] = {}
+        self._preparing = trio.CapacityLimiter(MAX_PREPARING)
 
     # ---- never waits ----------------------------------------------------------------------------------------------------
 
@@ -105,7 +107,10 @@ class LocalHost:
     @asynccontextmanager
     async def generate(self, model: str, prompt: str | Sequence[int], options: Options) -> AsyncIterator[AsyncIterator[Text | Finish]]:
         owner = self._owner(model)
-        answer = owner.submit(uuid.uuid4().hex, await _tokens(owner.vocab, prompt), options)
+        tokens = await _tokens(owner.vocab, prompt)
+        if (prepare := owner.preparation(options)) is not None:
+            await trio.to_thread.run_sync(prepare, limiter=self._preparing)
+        answer = owner.submit(uuid.uuid4().hex, tokens, options)
         try:
             yield answer
         finally:

@@ -102,6 +102,10 @@ class Owner:
         self._check_loaded()
         return self._engine.vocab
 
+    def preparation(self, options: Options) -> Callable[[], None] | None:
+        """See `Engine.preparation`."""
+        return self._engine.preparation(options.sampling)
+
     # ---- what may be asked of a model -------------------------------------------------------------------------------------
 
     def submit(self, request_id: str, prompt: Any, options: Options, embed: int | None = None) -> Answer:

@@ -32,7 +32,7 @@ def make_routes(context: Context) -> list[Route]:
 def _props(context: Context, info: ModelInfo, facts: ModelFacts) -> dict[str, Any]:
     settings = context.settings
     return {
-        "default_generation_settings": {"params": params_of(settings.options), "n_ctx": facts.n_ctx_slot},
+        "default_generation_settings": {"params": params_of(settings.options_for(facts.sampling)), "n_ctx": facts.n_ctx_slot},
         "total_slots": facts.n_slots,
         "model_alias": info.alias,
         "model_ftype": facts.description,
@@ -56,6 +56,7 @@ def params_of(options: Options) -> dict[str, Any]:
     """By the names that a request uses.  JSON has no infinity: a bias of -inf is `false`, as in a request."""
     sampling = asdict(options.sampling)
     sampling["logit_bias"] = [[token, False if bias == -math.inf else bias] for token, bias in options.sampling.logit_bias]
+    sampling["n_probs"] = options.sampling.n_probs or 0
     sampling["seed"] = options.sampling.seed % 2**32  # -1 as llama-server shows it
     return {
         **sampling,
