@@ -99,7 +99,7 @@ class Infill:
 
 @dataclass(frozen=True, slots=True)
 class TokenProb:
-    """`value`: the natural logarithm of the probability; with `post_sampling_probs` the probability itself."""
+    """`value`: the natural logarithm of the model's own probability; with `post_sampling_probs` the probability after the samplers."""
 
     token: int
     piece: bytes
@@ -108,10 +108,11 @@ class TokenProb:
 
 @dataclass(frozen=True, slots=True)
 class TokenProbs:
-    """How likely a token of the answer was, and the likeliest ones at its place."""
+    """How likely a token of the answer was, and the likeliest ones at its place.  `is_log`: values are logarithms, of the model's own."""
 
     chosen: TokenProb
     top: tuple[TokenProb, ...]
+    is_log: bool = True
 
 
 @dataclass(frozen=True, slots=True)

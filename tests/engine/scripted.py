@@ -16,7 +16,7 @@ from lsm.engine.prompt import Span, placeholders
 from lsm.engine.scheduler import Scheduler
 from lsm.errors import InvalidRequest, LsmError
 from lsm.runtime.executor import Executor, Fired
-from lsm.values import Finish, Options, Sampling, TokenProbs
+from lsm.values import Finish, Options, Sampling, TokenProb, TokenProbs
 
 END = 0  # ends a generation
 NEWLINE = 1
@@ -64,13 +64,13 @@ class ScriptedSampler:
     is_closed: bool = False
     seed: int = 1
     failure: str = "the script says so"
-    told: tuple[TokenProbs, ...] = ()  # with each token
+    tells: bool = False  # how likely each token was
 
     def shows(self, token: int) -> bool:
         return False
 
     def probs(self, token: int, special: bool) -> tuple[TokenProbs, ...]:
-        return self.told
+        return (TokenProbs(TokenProb(token, PIECES[token], -1.0), ()),) if self.tells else ()
 
     def accept_prompt(self, tokens: Sequence[int]) -> None:
         self.prompt_seen.extend(tokens)

@@ -27,12 +27,12 @@ Answer = AbstractAsyncContextManager[AsyncIterator[Text | Finish]]
 
 
 async def whole(answer: Answer, format: Format) -> Response:
-    texts: list[str] = []
+    texts: list[Text] = []
     finish: Finish | None = None
     async with answer as events:
         async for event in events:
             if isinstance(event, Text):
-                texts.append(event.text)
+                texts.append(event)
             else:
                 finish = event
     if finish is None:

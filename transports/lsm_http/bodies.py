@@ -14,6 +14,24 @@ class StreamOptions(msgspec.Struct):
     include_usage: bool | None = None
 
 
+class JsonSchema(msgspec.Struct):
+    schema: Any = None
+
+
+class ResponseFormat(msgspec.Struct):
+    """OpenAI's `{"type": "json_schema", "json_schema": {"schema": ...}}`, and llama-server's with `schema` beside `type`."""
+
+    type: str
+    schema: Any = None
+    json_schema: JsonSchema | None = None
+
+
+class GrammarTrigger(msgspec.Struct):
+    type: int
+    value: str | None = None
+    token: int | None = None
+
+
 class Generation(msgspec.Struct):
     """What every route that generates understands.  Ranges and meanings: `options.py`; what is refused: `unsupported.py`."""
 
@@ -57,20 +75,26 @@ class Generation(msgspec.Struct):
     min_keep: int | None = None
     ignore_eos: bool | None = None
     logit_bias: dict[str, float | bool] | list[tuple[int | str, float | bool]] | None = None
-    grammar: str | None = None
-    # known, and refused where they would change the answer
-    n: int | None = None
-    n_cmpl: int | None = None
+    adaptive_target: float | None = None
+    adaptive_decay: float | None = None
+    backend_sampling: bool | None = None
     n_probs: int | None = None
     logprobs: bool | int | None = None
     top_logprobs: int | None = None
+    post_sampling_probs: bool | None = None
+    # what the answer must look like: `constraints.py`
+    grammar: str | None = None
+    grammar_lazy: bool | None = None
+    grammar_triggers: list[GrammarTrigger] | None = None
+    preserved_tokens: list[str] | None = None
+    json_schema: Any = None
+    response_format: ResponseFormat | None = None
+    # known, and refused where they would change the answer
+    n: int | None = None
+    n_cmpl: int | None = None
     echo: bool | None = None
     best_of: int | None = None
     suffix: str | None = None
-    json_schema: Any = None
-    response_format: Any = None
-    grammar_lazy: bool | None = None
-    adaptive_target: float | None = None
     n_indent: int | None = None
     lora: Any = None
     timings_per_token: bool | None = None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lsm.api import Finish, Text
+from lsm.api import Finish, Text, TokenProbs
+from lsm_http.logprobs import entries
 from lsm_http.openai_format import timings
 
 
@@ -21,10 +22,10 @@ class NativeFormat:
     n_predicted: int = 0
     has_new_line: bool = False
 
-    def whole(self, texts: Iterable[str], finish: Finish) -> dict[str, Any]:
-        content = "".join(texts)
+    def whole(self, texts: Sequence[Text], finish: Finish) -> dict[str, Any]:
+        content = "".join(text.text for text in texts)
         self.has_new_line = "\n" in content
-        return self._last(content, finish)
+        return {**self._last(content, finish), **_probabilities([probs for text in texts for probs in text.probs])}
 
     def opening(self) -> list[dict[str, Any]]:
         return []
@@ -32,7 +33,8 @@ class NativeFormat:
     def text(self, text: Text) -> dict[str, Any]:
         self.n_predicted += len(text.tokens)
         self.has_new_line = self.has_new_line or "\n" in text.text
-        return {"index": 0, "content": text.text, "tokens": list(text.tokens), "stop": False, "tokens_predicted": self.n_predicted}
+        chunk = {"index": 0, "content": text.text, "tokens": list(text.tokens), "stop": False, "tokens_predicted": self.n_predicted}
+        return {**chunk, **_probabilities(text.probs)}
 
     def closing(self, finish: Finish, include_usage: bool) -> list[dict[str, Any]]:
         return [self._last("", finish)]
@@ -47,7 +49,7 @@ class NativeFormat:
             "model": self.model,
             "tokens_predicted": finish.completion_tokens,
             "tokens_evaluated": finish.prompt_tokens,
-            "generation_settings": self.settings,
+            "generation_settings": self.settings if finish.seed is None else {**self.settings, "seed": finish.seed},
             "prompt": self.prompt,
             "has_new_line": self.has_new_line,
             "truncated": finish.truncated,
@@ -56,3 +58,7 @@ class NativeFormat:
             "tokens_cached": finish.prompt_tokens + max(finish.completion_tokens - 1, 0),  # the last one is never decoded
             "timings": timings(finish.timings),
         }
+
+
+def _probabilities(probs: Sequence[TokenProbs]) -> dict[str, Any]:
+    return {"completion_probabilities": entries(probs)} if probs else {}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from lsm.api import Finish, Text, Timings
+from lsm_http.logprobs import chat_logprobs, completion_logprobs
 from lsm_http.sse import DONE
 
 
@@ -57,7 +58,7 @@ class Format(Protocol):
         """What a stream is closed with."""
         ...
 
-    def whole(self, texts: Iterable[str], finish: Finish) -> dict[str, Any]: ...
+    def whole(self, texts: Sequence[Text], finish: Finish) -> dict[str, Any]: ...
 
     def opening(self) -> list[dict[str, Any]]: ...
 
@@ -73,16 +74,20 @@ class ChatFormat:
     heading: Heading
     end: bytes = DONE
 
-    def whole(self, texts: Iterable[str], finish: Finish) -> dict[str, Any]:
-        message = {"role": "assistant", "content": "".join(texts)}
-        choice = {"index": 0, "message": message, "finish_reason": finish_reason(finish), "logprobs": None}
+    def whole(self, texts: Sequence[Text], finish: Finish) -> dict[str, Any]:
+        message = {"role": "assistant", "content": "".join(text.text for text in texts)}
+        logprobs = chat_logprobs([probs for text in texts for probs in text.probs])
+        choice = {"index": 0, "message": message, "finish_reason": finish_reason(finish), "logprobs": logprobs}
         return {**self._head("chat.completion", [choice]), "usage": usage(finish), "timings": timings(finish.timings)}
 
     def opening(self) -> list[dict[str, Any]]:
         return [self._chunk({"role": "assistant", "content": None})]
 
     def text(self, text: Text) -> dict[str, Any]:
-        return self._chunk({"content": text.text})
+        chunk = self._chunk({"content": text.text})
+        if text.probs:
+            chunk["choices"][0]["logprobs"] = chat_logprobs(text.probs)
+        return chunk
 
     def closing(self, finish: Finish, include_usage: bool) -> list[dict[str, Any]]:
         """`timings` is on the very last chunk."""
@@ -99,21 +104,26 @@ class ChatFormat:
         return _head(self.heading, f"chatcmpl-{self.heading.id}", kind, choices)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CompletionFormat:
     """`POST /v1/completions`."""
 
     heading: Heading
     end: bytes = DONE
+    n_characters: int = 0  # of the answer, so far
 
-    def whole(self, texts: Iterable[str], finish: Finish) -> dict[str, Any]:
-        return {**self._chunk("".join(texts), finish_reason(finish)), "usage": usage(finish), "timings": timings(finish.timings)}
+    def whole(self, texts: Sequence[Text], finish: Finish) -> dict[str, Any]:
+        logprobs = completion_logprobs([probs for text in texts for probs in text.probs], 0)
+        chunk = self._chunk("".join(text.text for text in texts), finish_reason(finish), logprobs)
+        return {**chunk, "usage": usage(finish), "timings": timings(finish.timings)}
 
     def opening(self) -> list[dict[str, Any]]:
         return []
 
     def text(self, text: Text) -> dict[str, Any]:
-        return self._chunk(text.text)
+        logprobs = completion_logprobs(text.probs, self.n_characters)
+        self.n_characters += len(text.text)
+        return self._chunk(text.text, logprobs=logprobs)
 
     def closing(self, finish: Finish, include_usage: bool) -> list[dict[str, Any]]:
         chunks = [self._chunk("", finish_reason(finish))]
@@ -122,8 +132,8 @@ class CompletionFormat:
         chunks[-1]["timings"] = timings(finish.timings)
         return chunks
 
-    def _chunk(self, text: str, reason: str | None = None) -> dict[str, Any]:
-        return self._head([{"text": text, "index": 0, "logprobs": None, "finish_reason": reason}])
+    def _chunk(self, text: str, reason: str | None = None, logprobs: dict[str, Any] | None = None) -> dict[str, Any]:
+        return self._head([{"text": text, "index": 0, "logprobs": logprobs, "finish_reason": reason}])
 
     def _head(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
         return _head(self.heading, f"cmpl-{self.heading.id}", "text_completion", choices)

@@ -14,16 +14,18 @@ from lsm.api import Options, Sampling
 from lsm.config.readers import Samplers
 from lsm.errors import InvalidRequest
 from lsm_http.bodies import Generation
+from lsm_http.constraints import constraints
 
 INT32_MAX = 2**31 - 1
 UINT32_MAX = 2**32 - 1
 INT64_MAX = 2**63 - 1
 MAX_LOGIT_BIASES = 100_000
 MAX_ID_DIGITS = 10
+LOGPROBS_DEFAULT = 20
 
 Tokenizer = Callable[[str], Sequence[int]]
 
-HARD: dict[str, tuple[int, int]] = {
+HARD: dict[str, tuple[float, float]] = {
     "sse_ping_interval": (-1, INT32_MAX),
     "t_max_predict_ms": (-1, INT64_MAX),
     "n_predict": (-1, INT32_MAX),
@@ -35,6 +37,8 @@ HARD: dict[str, tuple[int, int]] = {
     "dry_allowed_length": (0, INT32_MAX),
     "dry_penalty_last_n": (0, INT32_MAX),
     "min_keep": (0, INT32_MAX),
+    "adaptive_decay": (0.0, 0.99),
+    "top_logprobs": (0, INT32_MAX),
 }
 CLAMPED: dict[str, tuple[float, float]] = {
     "top_k": (0, INT32_MAX),
@@ -44,10 +48,11 @@ CLAMPED: dict[str, tuple[float, float]] = {
     "xtc_threshold": (0.0, 1.0),
     "temperature": (0.0, math.inf),
     "mirostat": (0, 2),
+    "adaptive_target": (-math.inf, 1.0),
 }
 SAMPLING_AS_IS = (
     "top_n_sigma", "typical_p", "dynatemp_range", "dynatemp_exponent", "repeat_penalty", "frequency_penalty", "presence_penalty",
-    "dry_multiplier", "mirostat_tau", "mirostat_eta", "ignore_eos",
+    "dry_multiplier", "mirostat_tau", "mirostat_eta", "adaptive_decay", "ignore_eos", "backend_sampling", "post_sampling_probs",
 )  # fmt: skip
 SAMPLING_RANGED = ("seed", "repeat_last_n", "dry_allowed_length", "dry_penalty_last_n", "min_keep", *CLAMPED)
 
@@ -87,12 +92,27 @@ def _sampling(body: Generation, defaults: Sampling, tokenize: Tokenizer, n_vocab
         changes["dry_sequence_breakers"] = _breakers(body.dry_sequence_breakers)
     if body.logit_bias is not None:
         changes["logit_bias"] = _logit_biases(body.logit_bias, tokenize, n_vocab)
-    if body.grammar is not None:
-        changes["grammar"] = body.grammar
-    return replace(defaults, **changes)
+    return replace(defaults, **changes, **constraints(body), n_probs=_n_probs(body))
 
 
-def _check_hard(name: str, value: int | None, low: int, high: int) -> None:
+def _n_probs(body: Generation) -> int | None:
+    """How many likely tokens are told with each one; None: nothing is told.
+
+    llama-server's `n_probs`, where 0 is off; OpenAI's number `logprobs` of a completion, where 0 tells of the chosen token alone; OpenAI's
+    `logprobs: true` with `top_logprobs`, which is 20 if it is not given, as in llama-server.
+    """
+    if body.top_logprobs is not None and not body.logprobs:
+        raise InvalidRequest("top_logprobs requires logprobs to be set to true", "top_logprobs")
+    if body.n_probs is not None:
+        return min(body.n_probs, INT32_MAX) if body.n_probs > 0 else None
+    if body.logprobs is True:
+        return LOGPROBS_DEFAULT if body.top_logprobs is None else body.top_logprobs
+    if body.logprobs is None or body.logprobs is False:
+        return None
+    return min(max(body.logprobs, 0), INT32_MAX)
+
+
+def _check_hard(name: str, value: float | None, low: float, high: float) -> None:
     if value is not None and not low <= value <= high:
         raise InvalidRequest(f"Value must be between {low} and {high}", name)
 

@@ -13,14 +13,15 @@ from collections import OrderedDict
 import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
-from lsm.engine.schemas import grammar_of_schema, where
+from lsm.engine.grammars import grammar_of_lark, grammar_of_schema, mistake_of
 from lsm.errors import InvalidRequest, ServerError
 from lsm.native.vocab import Tokens, Vocab
 
 MAX_TEXT_BYTES = 1 << 20
+MAX_ERROR = 1_000  # characters of llguidance's words
 MAX_KEPT = 64  # compiled ones, least recently used first out
-# Fuel is what llguidance counts its work in; these are about 10 ms of a compilation, 200 ms of the first mask, and 4 ms of each one after.
-LIMITS = LLParserLimits(initial_lexer_fuel=300_000, step_lexer_fuel=50_000, verbose_errors=False)
+# Fuel is what llguidance counts its work in: by its own figures 7 ms of a mask, for which the other requests of the batch wait.
+LIMITS = LLParserLimits(step_lexer_fuel=100_000, verbose_errors=False)
 
 Source = tuple[str, str]  # (field of the request, text): ("json_schema", ...) or ("grammar", ...)
 
@@ -101,21 +102,18 @@ class Grammars:
             raise InvalidRequest(f"has {n_bytes} bytes, at most {MAX_TEXT_BYTES} are possible", field)
         if self._tokenizer is None:
             self._tokenizer = _tokenizer(self._vocab)
-        matcher = self._match(self._grammar(source))
+        matcher = self._match(grammar_of_schema(text) if field == "json_schema" else grammar_of_lark(text))
         if matcher.is_error():
-            error = matcher.get_error()
-            place = where(text, lambda part: self._match(part).get_error() == error) if field == "json_schema" else ""
-            raise InvalidRequest(f"{error.strip()}{place}", field)
+            words = mistake_of(text, self._error) if field == "json_schema" else ""
+            raise InvalidRequest(words or matcher.get_error().strip()[:MAX_ERROR], field)
         matcher.deep_copy().compute_bitmask()  # the first mask is the slowest: what it needs is remembered for all copies
         return matcher
 
     def _match(self, grammar: str) -> LLMatcher:
         return LLMatcher(self._tokenizer, grammar, limits=LIMITS, log_level=0)
 
-    @staticmethod
-    def _grammar(source: Source) -> str:
-        field, text = source
-        return grammar_of_schema(text) if field == "json_schema" else LLMatcher.grammar_from_lark(text)
+    def _error(self, grammar: str) -> str:
+        return str(self._match(grammar).get_error()).strip()[:MAX_ERROR]
 
 
 class _Tokens:
@@ -125,11 +123,9 @@ class _Tokens:
         self.eos_token_id = min(vocab.eog) if vocab.eos is None else vocab.eos
         self.bos_token_id = vocab.bos
         self.tokens = [(b"\xff" if vocab.is_control(token) else b"") + vocab.piece(token) for token in range(vocab.n_tokens)]
-        self._tokenize = vocab.tokenize
 
     def __call__(self, text: bytes) -> list[int]:
-        """Text that can only be this one is wanted in the tokens that the model would see it in."""
-        return [int(token) for token in self._tokenize(text.decode("utf-8", "replace"), False, False)]
+        raise NotImplementedError("only who forces texts would need their tokens: grammars here say no_forcing")
 
 
 def _tokenizer(vocab: Vocab) -> LLTokenizer:

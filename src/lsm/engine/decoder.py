@@ -163,7 +163,7 @@ class ChainSampler:
             return ()
         piece = self._vocab.piece
         top = tuple(TokenProb(id, piece(id, special), value) for id, value in self._observed.top)
-        return (TokenProbs(TokenProb(token, piece(token, special), self._observed.chosen), top),)
+        return (TokenProbs(TokenProb(token, piece(token, special), self._observed.chosen), top, self._observed.is_log),)
 
     def close(self) -> None:
         if self._offloaded is not None:

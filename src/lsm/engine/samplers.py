@@ -54,7 +54,8 @@ class Samplers:
         steps = sampling.chain(sampling.within_context(options, self._n_ctx_slot), sorted(vocab.eog), seed, vocab.suppressed)
         constraint = None if source is None else self._grammars.new(source)
         gbnf = options.grammar if source is None else ""
-        chain = Chain(vocab, steps, grammar=gbnf, triggers=triggers_of(options, vocab.tokenize) if options.grammar_lazy else None)
+        triggers = triggers_of(options, vocab.tokenize) if options.grammar_lazy and gbnf else None
+        chain = Chain(vocab, steps, grammar=gbnf, triggers=triggers)
         return ChainSampler(chain, seed, vocab, options, constraint), sampling.looks_back(steps)
 
     def close(self) -> None:

@@ -22,8 +22,8 @@ SEED_RANDOM = 0xFFFFFFFF  # llama.cpp's name for: draw one
 
 _FLOATS = (
     "temperature", "top_p", "min_p", "top_n_sigma", "typical_p", "xtc_probability", "xtc_threshold", "dynatemp_range", "dynatemp_exponent",
-    "repeat_penalty", "frequency_penalty", "presence_penalty", "dry_multiplier", "dry_base", "mirostat_tau", "mirostat_eta", "adaptive_target",
-    "adaptive_decay",
+    "repeat_penalty", "frequency_penalty", "presence_penalty", "dry_multiplier", "dry_base", "mirostat_tau", "mirostat_eta",
+    "adaptive_target", "adaptive_decay",
 )  # fmt: skip
 _COUNTS = ("top_k", "repeat_last_n", "dry_allowed_length", "dry_penalty_last_n", "min_keep")
 _LOOK_BACK = ("repeat_last_n", "dry_penalty_last_n")
@@ -66,6 +66,8 @@ def check(sampling: Sampling, n_vocab: int) -> None:
             raise InvalidRequest(f"the bias of token {token} must be a number, or -inf to forbid it", "logit_bias")
     if sampling.grammar and sampling.json_schema:
         raise InvalidRequest("cannot be used together with json_schema: leave one of them out", "grammar")
+    if sampling.grammar_lazy and (sampling.json_schema or is_lark(sampling)):
+        raise InvalidRequest("goes with a grammar in GBNF: a schema, or Lark, rules from the beginning", "grammar_lazy")
     if sampling.grammar and not is_lark(sampling):
         _check_grammar(sampling.grammar)
 

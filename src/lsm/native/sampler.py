@@ -86,6 +86,10 @@ class Observed:
         self.handle = ffi.new("struct lsm_probabilities *", (n, after_chain, 0, 0.0, *self._keep))
 
     @property
+    def is_log(self) -> bool:
+        return not self.handle.after_chain
+
+    @property
     def chosen(self) -> float:
         """The logarithm of the chosen token's probability in the model; with `after_chain` its probability after the chain."""
         return float(self.handle.chosen)

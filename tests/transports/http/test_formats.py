@@ -1,17 +1,22 @@
 from __future__ import annotations
 
+import math
+import struct
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from lsm_http.auth import is_allowed
 from lsm_http.cors import cors_headers, preflight_headers
 from lsm_http.errors import error_body, error_response
+from lsm_http.logprobs import LOWEST, entries
 from lsm_http.metrics_text import exposition
+from lsm_http.native_format import NativeFormat
 from lsm_http.openai_format import ChatFormat, CompletionFormat, Heading, timings
 from lsm_http.sse import frame
 from starlette.datastructures import Headers
 
-from lsm.api import Counters, Finish, Text, Timings
+from lsm.api import Counters, Finish, Text, Timings, TokenProb, TokenProbs
 from lsm.errors import ContextExceeded, InvalidRequest, ModelLoading, NotFound
 
 HEADING = Heading("m", 5, "lsm-1", "ID")
@@ -26,7 +31,7 @@ def finish(stop_type: Any = "eos") -> Finish:
 
 def test_chat_answer() -> None:
     """B.4: the whole body."""
-    body = ChatFormat(HEADING).whole(["he", "llo"], finish())
+    body = ChatFormat(HEADING).whole([Text("he", (1,)), Text("llo", (2,))], finish())
     assert {name: body[name] for name in ("id", "object", "created", "model", "system_fingerprint")} == {
         "id": "chatcmpl-ID", "object": "chat.completion", "created": 5, "model": "m", "system_fingerprint": "lsm-1",
     }  # fmt: skip
@@ -58,11 +63,68 @@ def test_without_include_usage_the_last_chunk_has_the_reason() -> None:
 def test_text_completion() -> None:
     """B.3: the whole body and the chunks."""
     format = CompletionFormat(HEADING)
-    body = format.whole(["a", "b"], finish("word"))
+    body = format.whole([Text("a", (1,)), Text("b", (2,))], finish("word"))
     assert body["object"] == "text_completion"
     assert body["choices"] == [{"text": "ab", "index": 0, "logprobs": None, "finish_reason": "stop"}]
     assert format.opening() == []
     assert format.text(Text("a", (1,)))["choices"] == [{"text": "a", "index": 0, "logprobs": None, "finish_reason": None}]
+
+
+PROBS = (
+    TokenProbs(TokenProb(7, b"a", -0.5), (TokenProb(7, b"a", -0.5), TokenProb(8, b"\xe2\x82", -math.inf))),
+    TokenProbs(TokenProb(9, b" b", -1.5), ()),
+)
+CONTENT = [
+    {
+        "id": 7, "token": "a", "bytes": [97], "logprob": -0.5, "top_logprobs": [
+            {"id": 7, "token": "a", "bytes": [97], "logprob": -0.5},
+            {"id": 8, "token": "", "bytes": [0xE2, 0x82], "logprob": LOWEST},
+        ],
+    },
+    {"id": 9, "token": " b", "bytes": [32, 98], "logprob": -1.5, "top_logprobs": []},
+]  # fmt: skip
+
+
+def test_log_probabilities_as_llama_server_writes_them() -> None:
+    """B.2 probabilities: id, token, bytes, logprob, top_logprobs; half a character is no text; -inf is the lowest float."""
+    assert entries(PROBS) == CONTENT
+    assert struct.unpack("f", struct.pack("f", LOWEST))[0] == LOWEST
+
+
+def test_probabilities_after_the_samplers() -> None:
+    """B.2 post_sampling_probs: prob and top_probs."""
+    after = TokenProbs(TokenProb(7, b"a", 0.75), (TokenProb(7, b"a", 0.75),), is_log=False)
+    entry = {"id": 7, "token": "a", "bytes": [97], "prob": 0.75}
+    assert entries([after]) == [entry | {"top_probs": [entry]}]
+
+
+def test_chat_log_probabilities() -> None:
+    """B.4 logprobs: the content of a choice, whole and streamed."""
+    format = ChatFormat(HEADING)
+    texts = [Text("a", (7,), PROBS[:1]), Text(" b", (9,), PROBS[1:])]
+    assert format.whole(texts, finish())["choices"][0]["logprobs"] == {"content": CONTENT}
+    assert [format.text(text)["choices"][0]["logprobs"] for text in texts] == [{"content": CONTENT[:1]}, {"content": CONTENT[1:]}]
+
+
+def test_completion_log_probabilities() -> None:
+    """B.3 logprobs: OpenAI's four lists beside the content; the offset goes on from chunk to chunk."""
+    format = CompletionFormat(HEADING)
+    texts = [Text("a", (7,), PROBS[:1]), Text(" b", (9,), PROBS[1:])]
+    assert format.whole(texts, finish())["choices"][0]["logprobs"] == {
+        "content": CONTENT, "tokens": ["a", " b"], "token_logprobs": [-0.5, -1.5], "top_logprobs": [{"a": -0.5, "": LOWEST}, {}],
+        "text_offset": [0, 1],
+    }  # fmt: skip
+    assert [format.text(text)["choices"][0]["logprobs"]["text_offset"] for text in texts] == [[0], [1]]
+
+
+def test_native_log_probabilities_and_the_seed() -> None:
+    """B.2: completion_probabilities, whole and streamed; generation_settings tell the seed that was drawn."""
+    texts = [Text("a", (7,), PROBS[:1]), Text(" b", (9,), PROBS[1:])]
+    whole = NativeFormat("m", "hello", {"seed": 0xFFFFFFFF}).whole(texts, replace(finish(), seed=42))
+    assert whole["completion_probabilities"] == CONTENT and whole["generation_settings"]["seed"] == 42
+    format = NativeFormat("m", "hello", {})
+    assert [format.text(text)["completion_probabilities"] for text in texts] == [CONTENT[:1], CONTENT[1:]]
+    assert "completion_probabilities" not in format.text(Text("a", (7,)))
 
 
 def test_timings_and_their_rates() -> None:

@@ -11,7 +11,7 @@ from lsm_http.bodies import Chat, Completion, parse
 from lsm_http.options import make_options
 
 from lsm.api import Options, Sampling
-from lsm.errors import InvalidRequest
+from lsm.errors import InvalidRequest, NotSupported
 
 N_VOCAB = 1000
 
@@ -51,6 +51,11 @@ def test_null_is_as_good_as_absent() -> None:
         ("samplers", ["top_k", "temperature"], ("top_k", "temperature")),
         ("samplers", "kt", ("top_k", "temperature")),
         ("samplers", [], ()),
+        ("samplers", ["Temp", "top-k", "adaptive-p"], ("temperature", "top_k", "adaptive_p")),
+        ("samplers", "ai", ("adaptive_p", "infill")),
+        ("adaptive_target", 2.0, 1.0),
+        ("adaptive_target", -3.0, -3.0),
+        ("adaptive_decay", 0.5, 0.5),
         ("dry_sequence_breakers", ["\n"], ("\n",)),
     ],
 )
@@ -123,6 +128,85 @@ def test_logit_bias_in_all_its_forms() -> None:
     assert options({"logit_bias": {"5": 1.5, "abc": False}}).sampling.logit_bias == ((5, 1.5), (3, -math.inf))
     defaults = Options(sampling=Sampling(logit_bias=((1, 1.0),)))
     assert options({"logit_bias": {"5": 2}}, defaults).sampling.logit_bias == ((5, 2.0),)
+
+
+@pytest.mark.parametrize(
+    ("body", "n_probs"),
+    [
+        ({}, None), ({"n_probs": 0}, None), ({"n_probs": -1}, None), ({"n_probs": 5}, 5), ({"logprobs": False}, None), ({"logprobs": 0}, 0),
+        ({"logprobs": 3}, 3), ({"logprobs": True}, 20), ({"logprobs": True, "top_logprobs": 2}, 2),
+        ({"logprobs": True, "top_logprobs": 0}, 0), ({"logprobs": 3, "n_probs": 1}, 1),
+    ],
+)  # fmt: skip
+def test_how_many_probabilities_are_told(body: dict[str, Any], n_probs: int | None) -> None:
+    """B.2 n_probs alias logprobs; B.4 logprobs with top_logprobs, default 20; with OpenAI's number, 0 is the chosen token alone."""
+    assert options(body).sampling.n_probs == n_probs
+
+
+SCHEMA = {"type": "object", "properties": {"b": {}, "a": {}}}
+SCHEMA_TEXT = '{"type":"object","properties":{"b":{},"a":{}}}'
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ({"json_schema": SCHEMA}, SCHEMA_TEXT),
+        ({"json_schema": {}}, '{"type":"object"}'),
+        ({"json_schema": False}, "false"),
+        ({"response_format": {"type": "text"}}, ""),
+        ({"response_format": {"type": "json_object"}}, '{"type":"object"}'),
+        ({"response_format": {"type": "json_object", "schema": SCHEMA}}, SCHEMA_TEXT),
+        ({"response_format": {"type": "json_object"}, "json_schema": SCHEMA}, SCHEMA_TEXT),
+        ({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": SCHEMA}}}, SCHEMA_TEXT),
+        ({"response_format": {"type": "json_schema", "schema": SCHEMA}}, SCHEMA_TEXT),
+    ],
+)
+def test_a_schema_in_all_its_spellings(body: dict[str, Any], text: str) -> None:
+    """B.2 json_schema, B.4 response_format: the order of members is kept, for answers follow it; an empty schema is any object."""
+    assert options(body).sampling.json_schema == text
+
+
+def test_a_constraint_of_the_request_replaces_that_of_the_settings() -> None:
+    """B.2: one takes the place of the other, whichever of the two it is."""
+    with_grammar, with_schema = Options(sampling=Sampling(grammar="root ::= x")), Options(sampling=Sampling(json_schema="{}"))
+    assert options({"json_schema": False}, with_grammar).sampling == Sampling(json_schema="false")
+    assert options({"grammar": "root ::= y"}, with_schema).sampling == Sampling(grammar="root ::= y")
+    assert options({}, with_schema) == with_schema
+
+
+def test_lazy_grammars() -> None:
+    """B.2 grammar_lazy, grammar_triggers, preserved_tokens: in llama-server's form."""
+    triggers = [{"type": 1, "value": "<call>"}, {"type": 0, "value": "", "token": 7}]
+    sampling = options({"grammar": "root ::= x", "grammar_lazy": True, "grammar_triggers": triggers, "preserved_tokens": ["<a>"]}).sampling
+    assert (sampling.grammar_lazy, sampling.grammar_triggers, sampling.preserved_tokens) == (True, ("<call>", 7), ("<a>",))
+    with pytest.raises(NotSupported, match="may never end"):
+        options({"grammar_triggers": [{"type": 2, "value": "(a+)+b"}]})
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"json_schema": {}, "grammar": "root ::= x"}, "json_schema"),
+        ({"response_format": {"type": "json_object"}, "grammar": "root ::= x"}, "response_format"),
+        ({"response_format": {"type": "poem"}}, "response_format"),
+        ({"response_format": "text"}, "response_format"),
+        ({"response_format": {"type": "json_schema"}}, "response_format"),
+        ({"top_logprobs": 3}, "top_logprobs"),
+        ({"top_logprobs": -1, "logprobs": True}, "top_logprobs"),
+        ({"grammar_triggers": [{"type": 1}]}, "grammar_triggers"),
+        ({"grammar_triggers": [{"type": 9, "value": "x"}]}, "grammar_triggers"),
+        ({"adaptive_decay": 1.0}, "adaptive_decay"),
+        ({"n_probs": "many"}, "n_probs"),
+        ({"backend_sampling": 1}, "backend_sampling"),
+        ({"post_sampling_probs": "yes"}, "post_sampling_probs"),
+    ],
+)
+def test_contradictions_are_refused_by_name(body: dict[str, Any], field: str) -> None:
+    """B.2, B.4: a schema and a grammar, an unknown format, numbers without what they belong to: 400 that names the field."""
+    with pytest.raises(InvalidRequest) as refused:
+        options(body)
+    assert refused.value.field == field
+    assert "grammar" not in body or "grammar" in refused.value.message
 
 
 def test_a_key_of_many_digits_is_a_text() -> None:
