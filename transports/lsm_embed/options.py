@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 from lsm.api import Options, Sampling
 from lsm.config import SETTINGS, Setting
-from lsm.config.readers import OnOff, Whole
+from lsm.config.readers import OnOff, Text, Whole
 from lsm.errors import InvalidRequest
 from lsm_embed.values import nearest, shown, value_of
 
@@ -54,6 +54,9 @@ class Wishes(TypedDict, total=False):
     adaptive_target: float | None
     adaptive_decay: float | None
     grammar: str | None  # GBNF, or llguidance's Lark after a first line of %llguidance {}
+    grammar_lazy: bool | None  # the grammar rules from the first trigger on
+    grammar_triggers: Texts | None
+    preserved_tokens: Texts | None  # special tokens that are shown, and may be triggers
     json_schema: str | Mapping[str, Any] | None
     backend_sampling: bool | None
     n_probs: int | None  # tell the likelihood of each token, and of so many others at its place
@@ -70,9 +73,14 @@ ENTRIES: Mapping[str, Setting] = {
     "t_max_predict_ms": _of_request_only("options.t_max_predict_ms", -1, -1),
     "min_keep": _of_request_only("options.sampling.min_keep", 0, 0),
     "n_probs": _of_request_only("options.sampling.n_probs", 0, 0),
-    "post_sampling_probs": Setting(
-        group="", flags=(), read=OnOff(), help="", default=False, name="options.sampling.post_sampling_probs"
-    ),
+    **{
+        name: Setting(group="", flags=(), read=OnOff(), help="", default=False, name=f"options.sampling.{name}")
+        for name in ("post_sampling_probs", "grammar_lazy")
+    },
+    **{
+        name: Setting(group="", flags=(), read=Text(), help="", default=(), collect=tuple, name=f"options.sampling.{name}")
+        for name in ("grammar_triggers", "preserved_tokens")
+    },
 }
 CONSTRAINTS = frozenset({"grammar", "json_schema"})
 OF_SAMPLING = frozenset(field.name for field in dataclasses.fields(Sampling))

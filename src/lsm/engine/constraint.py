@@ -100,8 +100,6 @@ class Grammars:
         n_bytes = len(text.encode("utf-8", "surrogatepass"))
         if n_bytes > MAX_TEXT_BYTES:
             raise InvalidRequest(f"has {n_bytes} bytes, at most {MAX_TEXT_BYTES} are possible", field)
-        if self._tokenizer is None:
-            self._tokenizer = _tokenizer(self._vocab)
         matcher = self._match(grammar_of_schema(text) if field == "json_schema" else grammar_of_lark(text))
         if matcher.is_error():
             words = mistake_of(text, self._error) if field == "json_schema" else ""
@@ -110,6 +108,8 @@ class Grammars:
         return matcher
 
     def _match(self, grammar: str) -> LLMatcher:
+        if self._tokenizer is None:
+            self._tokenizer = _tokenizer(self._vocab)
         return LLMatcher(self._tokenizer, grammar, limits=LIMITS, log_level=0)
 
     def _error(self, grammar: str) -> str:

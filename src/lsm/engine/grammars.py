@@ -9,15 +9,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llguidance import LLMatcher
 
 from lsm.errors import InvalidRequest
 
+if TYPE_CHECKING:
+    from llguidance._lib import JsonCompileOptions
+
 # As much white space as llama-server's own grammars permit between tokens: with more of it small models never come to an end.
 # `oneOf` is taken for `anyOf`, as there; a schema's own "x-guidance" says otherwise.
-DEFAULTS = {"whitespace_pattern": r"( |\n{1,2}[ \t]{0,20})", "coerce_one_of": True}
+DEFAULTS: JsonCompileOptions = {"whitespace_pattern": r"( |\n{1,2}[ \t]{0,20})", "coerce_one_of": True}
 MAX_LOOKS = 200  # parts of a schema that are tried in search of a mistake
 
 _FIRST_LINE = re.compile(r"%llguidance[ \t]*(\{.*\})?[ \t]*$", re.MULTILINE)
@@ -33,7 +36,7 @@ def grammar_of_schema(text: str) -> str:
         schema = {}
     if not isinstance(schema, dict):
         raise InvalidRequest("must be an object" if schema is not False else "permits nothing", "json_schema")
-    schema["x-guidance"] = DEFAULTS | _options(schema.get("x-guidance"), "json_schema")
+    schema["x-guidance"] = {**DEFAULTS, **_options(schema.get("x-guidance"), "json_schema")}
     return str(LLMatcher.grammar_from_lark('%llguidance {"no_forcing": true}\nstart: %json ' + json.dumps(schema)))
 
 

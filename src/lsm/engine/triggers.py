@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from lsm.errors import InvalidRequest
 from lsm.values import Sampling
@@ -10,7 +11,7 @@ from lsm.values import Sampling
 MAX_TRIGGERS = 16  # each is looked for in the whole answer, again with each token
 MAX_TRIGGER_BYTES = 256
 
-Tokenizer = Callable[[str, bool, bool], Sequence[int]]  # (text, with BOS, special tokens are read as such)
+Tokenizer = Callable[[str, bool, bool], Iterable[Any]]  # (text, with BOS, special tokens are read as such)
 
 
 def triggers_of(options: Sampling, tokenize: Tokenizer) -> tuple[int | str, ...]:
@@ -36,7 +37,7 @@ def preserved_tokens(options: Sampling, tokenize: Tokenizer) -> frozenset[int]:
 def _of_word(word: str, preserved: frozenset[int], tokenize: Tokenizer) -> int | str:
     if not word or "\0" in word or len(word.encode("utf-8", "replace")) > MAX_TRIGGER_BYTES:
         raise InvalidRequest(f"has a word that is empty, longer than {MAX_TRIGGER_BYTES} bytes, or holds a zero byte", "grammar_triggers")
-    ids = tokenize(word, False, True)
+    ids = list(tokenize(word, False, True))
     if len(ids) != 1:
         return word
     if int(ids[0]) not in preserved:
