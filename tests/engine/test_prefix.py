@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lsm.engine.prefix import Candidate, choose_slot, common_prefix, window_reaches
+from lsm.engine.prompt import message_starts
 
 Ints = list[int]
 
@@ -68,3 +69,11 @@ def test_a_sliding_window_goes_back_as_far_as_it_remembers() -> None:
     assert not window_reaches(700, pos_min=190, n_swa=512)
     assert window_reaches(300, pos_min=0, n_swa=512)
     assert not window_reaches(300, pos_min=1, n_swa=512)
+
+
+def test_messages_start_where_their_marker_stands() -> None:
+    """S11: the start of each message of the user, by tokens."""
+    prompt = tokens(7, 8, 1, 7, 8, 8, 7, 8)
+    assert message_starts(prompt, tokens(7, 8)) == (0, 3, 6)
+    assert message_starts(prompt, tokens(8, 8)) == (4,)
+    assert message_starts(prompt, tokens()) == message_starts(tokens(), tokens(7)) == message_starts(tokens(7), tokens(7, 8)) == ()

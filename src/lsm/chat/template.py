@@ -10,6 +10,7 @@ from jinja2 import Template, TemplateSyntaxError
 from jinja2.exceptions import TemplateError
 
 from lsm.chat import builtin
+from lsm.chat.boundaries import user_marker
 from lsm.chat.environment import TemplateRefusal, make_environment
 from lsm.chat.messages import normalized, without_prefill
 from lsm.errors import InvalidRequest, ModelFileError
@@ -57,6 +58,10 @@ class ChatTemplate:
             messages, prefill = without_prefill(messages)
         context = {**chat.template_kwargs, "add_generation_prompt": chat.add_generation_prompt}
         return self._fill(messages, context).removeprefix(self._leading_bos) + prefill
+
+    def user_marker(self) -> str:
+        """What begins each message of the user, for the places where a prompt may be gone back to; empty if that cannot be told."""
+        return user_marker(lambda messages: self._fill([dict(message) for message in messages], {"add_generation_prompt": False}))
 
     def _fill(self, messages: Sequence[dict[str, Any]], context: dict[str, Any]) -> str:
         if self._wants_parts:

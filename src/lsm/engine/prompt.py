@@ -63,6 +63,17 @@ def text_end(n: int, n_prompt: int, spans: Sequence[Span]) -> int:
     return next((span.start for span in spans if span.start >= n), n_prompt)
 
 
+def message_starts(prompt: Tokens, marker: Tokens) -> tuple[int, ...]:
+    """Where the tokens of `marker` stand in the prompt; nowhere if there are none."""
+    n = len(prompt) - len(marker) + 1
+    if not len(marker) or n <= 0:
+        return ()
+    found = np.ones(n, np.bool_)
+    for i, token in enumerate(marker):
+        found &= prompt[i : i + n] == token
+    return tuple(np.flatnonzero(found).tolist())
+
+
 def text_tokens(prompt: Tokens) -> Tokens:
     """The prompt without its media."""
     return prompt[prompt >= 0]

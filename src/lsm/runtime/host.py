@@ -193,6 +193,7 @@ class LocalHost:
             self._templates[owner.alias] = ChatTemplate(
                 source, facts.bos_token, facts.eos_token, architecture=facts.architecture, adds_bos=vocab.add_bos
             )
+            owner.user_marker = vocab.tokenize(self._templates[owner.alias].user_marker(), False, True)
         return self._templates[owner.alias]
 
 

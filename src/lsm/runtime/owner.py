@@ -15,10 +15,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import trio
 
 from lsm.arena.line import Line
 from lsm.engine.outputs import Job, Output
+from lsm.engine.prompt import message_starts
 from lsm.errors import ArenaError, DeviceMemoryError, LoadCancelled, LsmError, ModelFailed, ModelLoading, Unavailable, WakeFailed
 from lsm.machines import LOAD, RESIDENCY, SLEEP, TOKEN
 from lsm.runtime.adapters import with_scales
@@ -62,6 +64,7 @@ class Owner:
         self.changes = changes
         self.facts: ModelFacts | None = None
         self.activity = Activity()
+        self.user_marker = np.zeros(0, np.int32)  # tokens that begin a message of the user in a prompt, once the chat template is known
         self.bytes: Mapping[str, Mapping[str, int]] = {}
         self.why = ""  # for people, without our name: the last thing that went wrong, or why the model left the device
         self.counts = {"handoffs": 0, "wakes": 0, "refusals": 0}
@@ -112,7 +115,7 @@ class Owner:
         """Start a generation, or an embedding (see `Job`).  prompt: token ids, int32, (n,).  `cancel` it when nobody reads the answer."""
         self._check_loaded()
         answer = self.demand.open_answer(request_id)
-        self._engine.submit(Job(request_id, prompt, options, embed=embed))
+        self._engine.submit(Job(request_id, prompt, options, user_starts=message_starts(prompt, self.user_marker), embed=embed))
         return answer
 
     def cancel(self, answer: Answer) -> None:
