@@ -18,6 +18,7 @@ from lsm.errors import InvalidRequest, LsmError
 from lsm.runtime.executor import Executor, Fired
 from lsm.values import Finish, Options, Sampling, TokenProb, TokenProbs
 
+HEADER = 77  # of the states of a scripted memory
 END = 0  # ends a generation
 NEWLINE = 1
 N_TOKENS = 28
@@ -166,26 +167,25 @@ class ScriptedDecoder:
         assert not self.is_away, "the memory was looked at while it was away"
         if self.no_room_for_states:
             return None
-        cached = self.sequences[slot]
+        cached = self.sequences.get(slot, [])
         forgotten = max(self.forgotten.get(slot, 0), len(cached) - self.window) if self.window else 0
-        state = np.array([partial, forgotten, *cached], np.int32).view(np.uint8)
+        state = np.array([HEADER, slot, partial, forgotten, *cached], np.int32).view(np.uint8)
         self.spans_of[state.tobytes()] = list(self.spans.get(slot, ()))
         return state
 
     def state_size(self, slot: int) -> int:
-        return 4 * (2 + len(self.sequences[slot]))
+        return 4 * (4 + len(self.sequences.get(slot, ())))
 
     def load_state(self, slot: int, state: State, partial: bool) -> bool:
         assert not self.is_away, "the memory was looked at while it was away"
-        was_partial, forgotten, *cached = state.view(np.int32).tolist()
-        assert was_partial == partial
-        if self.spoiled_states:
+        header, _, was_partial, forgotten, *cached = state.view(np.int32).tolist()
+        if self.spoiled_states or header != HEADER or was_partial != partial:
             return False
         if not partial:
             self.sequences.pop(slot, None)
             if sum(map(len, self.sequences.values())) + len(cached) > self.n_cells:
                 return False
-            self.spans[slot] = list(self.spans_of[state.tobytes()])
+            self.spans[slot] = list(self.spans_of.get(state.tobytes(), ()))
         if partial:  # what sees everything is still there, and must be of the same prefix
             assert self.sequences[slot][: len(cached)] == cached, "a snapshot of other tokens"
             if not self.is_recurrent:
@@ -193,6 +193,9 @@ class ScriptedDecoder:
         self.sequences[slot], self.forgotten[slot] = list(cached), forgotten
         self.spans[slot] = [span for span in self.spans.get(slot, ()) if span.stop <= len(cached)]
         return True
+
+    def seq_pos_max(self, slot: int) -> int:
+        return self._next_position(slot) - 1
 
     def seq_pos_min(self, slot: int) -> int:
         return self.forgotten.get(slot, 0) if self.sequences.get(slot) else -1

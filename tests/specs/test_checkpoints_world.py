@@ -59,7 +59,7 @@ class Run:
     def state(self) -> Memory:
         (slot,) = self.bench.scheduler.pool.slots
         believed, cells = text(slot.tokens.tolist()), text(self.decoder.sequences.get(0, []))
-        kept = tuple((entry.n_tokens, text(entry.state.view("int32")[2:].tolist())) for entry in slot.checkpoints)
+        kept = tuple((entry.n_tokens, text(entry.state.view("int32")[4:].tolist())) for entry in slot.checkpoints)
         request = slot.request
         prompt = text(request.prompt.tolist()) if request is not None and request.sampled is None else ""
         return Memory(slot.way_back.state, believed, cells, cells, kept, prompt)

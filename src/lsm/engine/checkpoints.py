@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 State = NDArray[np.uint8]
+STATE_HEADER_BYTES = 8  # of every state: a number of this build, and the sequence it was made of, which is not looked at
 
 END_OFFSET = 4  # a template may replace so many tokens at the end of a prompt by the first ones of its next turn
 

@@ -89,6 +89,9 @@ class ContextDecoder:
     def seq_pos_min(self, slot: int) -> int:
         return self._context.seq_pos_min(slot)
 
+    def seq_pos_max(self, slot: int) -> int:
+        return self._context.seq_pos_max(slot)
+
 
 def embedding_limits(context: Context) -> EmbeddingLimits:
     """What must be computed at once: where attention sees what comes later, and where pooling wants more than the last token."""

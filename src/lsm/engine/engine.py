@@ -20,6 +20,7 @@ from lsm.engine.outputs import Job, Output
 from lsm.engine.ports import NewInstance
 from lsm.engine.samplers import Samplers, check_defaults
 from lsm.engine.scheduler import Scheduler
+from lsm.engine.slot_content import SlotJob
 from lsm.engine.steering import describe, load_adapters, read_control_vectors
 from lsm.engine.threads import settle_thread
 from lsm.errors import InvalidRequest, LsmError
@@ -121,7 +122,7 @@ class Engine:
             shares_cells=config.shares_cells,
             similarity_min=config.slot_prompt_similarity,
             can_trim=rollback is Rollback.PART,
-            cache_limit_bytes=config.keeping.cache_limit_bytes,
+            cache_limit_bytes=0 if config.computing.embeds or rollback is Rollback.NO else config.keeping.cache_limit_bytes,
             cache_limit_tokens=context.n_ctx,
             cache_idle_slots=config.keeping.cache_idle_slots,
             spacing=Spacing(
@@ -186,7 +187,7 @@ class Engine:
 
     # Work: see `Scheduler`, which does it
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: Job | SlotJob) -> None:
         """Queue it.  Raises nothing: a job that cannot be done is `Failed` among the next outputs."""
         self._loaded().submit(job)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from lsm.engine.ports import Media
 from lsm.engine.prefix import Tokens
+from lsm.engine.slot_content import SlotDone
 from lsm.errors import LsmError
 from lsm.values import Embedding, Finish, Options, Text
 
@@ -38,7 +39,7 @@ class Piece:
 @dataclass(frozen=True, slots=True)
 class Ended:
     id: str
-    finish: Finish | Embedding
+    finish: Finish | Embedding | SlotDone
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,3 +154,7 @@ class Decoder(Protocol):
     def seq_pos_min(self, slot: int) -> int:
         """The oldest position that every layer still has; -1: none."""
         ...
+
+    def seq_pos_max(self, slot: int) -> int:
+        """The latest position; -1: none."""
+        ...

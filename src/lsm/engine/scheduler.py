@@ -9,6 +9,7 @@ stands in the tables `lsm.machines.request` and `slot`; they move once for each 
     embedding   inputs of which embeddings are asked are computed, in batches of their own
     source      the encoder of a model that reads a prompt before it writes has its turn
     media       images and sound that come next in a prompt are encoded, and go into the cache
+    slot_jobs   what is asked of idle slots is done: save, load, erase
     here        each busy slot says what it wants decoded (`Slot.work`), and the batch is filled
     decoding    the batch goes through the model, in parts if it must
     taking      what came out goes to the requests
@@ -35,6 +36,8 @@ from lsm.engine.pool import Pool
 from lsm.engine.ports import Decoder, Embedder, Encoder, NewInstance, NewSampler, SourceReader, Vocabulary
 from lsm.engine.request import Request
 from lsm.engine.slot import Slot
+from lsm.engine.slot_content import SlotJob
+from lsm.engine.slot_jobs import SlotJobs
 from lsm.engine.source import SourceSteps, check_source
 from lsm.engine.taking import Taking
 from lsm.errors import LsmError, NotSupported
@@ -63,6 +66,7 @@ class Scheduler:
         self._new_instance = new_instance
         self.pool = Pool(tuple(self._new_slot(i) for i in range(limits.n_slots)))
         self.cache = Cache(self.pool, decoder, limits)
+        self._slot_jobs = SlotJobs(self.pool, decoder, self.cache.rewinding, limits, vocab.n_tokens)
         self._batch = Batch(max(limits.n_batch, limits.n_slots))
         self._ends = Ends(self.pool, self.cache)
         self._assigner = Assigner(self.pool, self.cache, self._ends, limits)
@@ -84,7 +88,7 @@ class Scheduler:
     @property
     def has_work(self) -> bool:
         """Whether a step would do anything."""
-        return bool(self.pool.requests)
+        return bool(self.pool.requests) or self._slot_jobs.has_work
 
     def outputs(self) -> list[Output]:
         """All that came out since the last call, in order."""
@@ -100,8 +104,10 @@ class Scheduler:
 
     # What the owner tells
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: Job | SlotJob) -> None:
         """Queue it.  Raises nothing: a job that cannot be done is `Failed` among the next outputs."""
+        if not isinstance(job, Job):
+            return self._slot_jobs.add(job)
         assert job.id not in self.pool.requests, f"request {job.id!r} has not ended yet"
         request = Request(job, self._new_instance(REQUEST, job.id))
         self.pool.requests[job.id] = request
@@ -128,10 +134,12 @@ class Scheduler:
 
     def cancel(self, id: str) -> None:
         """The request is out of the next batch and its slot free; what was decoded stays for the next prompt.  Ended ones are ignored."""
+        self._slot_jobs.cancel(id)
         if id in self.pool.requests:
             self._ends.advance(self.pool.requests[id], "cancel")
 
     def fail_all(self, error: LsmError) -> None:
+        self._slot_jobs.fail_all(error)
         self._ends.fail_all(error)
 
     def close(self) -> None:
@@ -142,6 +150,7 @@ class Scheduler:
 
     def step(self) -> None:
         """Give slots to those who wait, then decode at most one batch; returns at once where there is nothing to do."""
+        self._slot_jobs.step()
         self._assigner.assign()
         if self._embedding and self._embedding.step():
             return
