@@ -29,6 +29,7 @@ from lsm.values import (
     ModelInfo,
     Options,
     Sampling,
+    SlotFile,
     SlotInfo,
     Text,
     Timings,
@@ -38,7 +39,7 @@ from lsm.values import (
 
 __all__ = [
     "AdapterInfo", "ChatRequest", "Counters", "Embedding", "Finish", "Host", "Infill", "ModelFacts", "ModelInfo", "Options", "Sampling",
-    "Settings", "SlotInfo", "Text", "Timings", "TokenProb", "TokenProbs", "build_info", "open_host",
+    "Settings", "SlotFile", "SlotInfo", "Text", "Timings", "TokenProb", "TokenProbs", "build_info", "open_host",
 ]  # fmt: skip
 
 Prompt = str | Sequence[int]  # text, or token ids
@@ -63,6 +64,22 @@ class Host(Protocol):
         What the slots keep of earlier prompts is not used again.  Raises `InvalidRequest`: there is no such adapter, or an infinite scale;
         `ModelLoading` or `ModelFailed` before the model has been loaded.
         """
+        ...
+
+    async def save_slot(self, model: str, slot: int, filename: str) -> SlotFile:
+        """Write what an idle slot holds to a file in `--slot-save-path`, in llama-server's format; a busy one is waited for.
+
+        `InvalidRequest`: no such slot, no plain name.  `NotSupported`: there is no such folder, or the slot holds media.  `ServerError`:
+        the disk is full.  These and `restore_slot` and `erase_slot` wake the model.
+        """
+        ...
+
+    async def restore_slot(self, model: str, slot: int, filename: str) -> SlotFile:
+        """Let an idle slot hold what is in the file.  `InvalidRequest`: it cannot; then the slot is as it was."""
+        ...
+
+    async def erase_slot(self, model: str, slot: int) -> int:
+        """Forget what an idle slot holds; how many tokens that were."""
         ...
 
     def state(self) -> dict[str, Any]:

@@ -236,6 +236,18 @@ class Counters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SlotFile:
+    """A slot that was written to a file, or read from one.  `degraded`: why less will be reused than was read; empty: nothing less."""
+
+    id_slot: int
+    filename: str
+    n_tokens: int
+    n_bytes: int
+    elapsed_ms: float
+    degraded: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SlotInfo:
     """One slot, as `/slots` shows it."""
 

@@ -136,6 +136,13 @@ class Detokenize(msgspec.Struct):
     model: str | None = None
 
 
+class SlotAction(msgspec.Struct):
+    """The body of `POST /slots/{id_slot}`."""
+
+    filename: str | None = None
+    model: str | None = None
+
+
 class ModelName(msgspec.Struct):
     """The body of `POST /lsm/sleep` and `/lsm/wake`."""
 

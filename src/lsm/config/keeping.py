@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lsm.config.readers import OnOff, Reader, Whole
+from lsm.config.readers import FilePath, OnOff, Reader, Whole
 from lsm.config.setting import Setting
 from lsm.keeping import Keeping
 
@@ -65,5 +65,12 @@ KEEPING: tuple[Setting, ...] = (
         env_off=("LLAMA_ARG_NO_CACHE_IDLE_SLOTS",),
         constants={"--cache-idle-slots": "on", "--no-cache-idle-slots": "off"},
         help="a new request sends what idle slots hold into that cache; with one KV cache for all slots they are cleared",
+    ),
+    _entry(
+        "slot_save_path",
+        "--slot-save-path",
+        read=FilePath("DIR"),
+        default_text="none: slots are not saved",
+        help="folder for files of slots (POST /slots/ID?action=save, restore)",
     ),
 )

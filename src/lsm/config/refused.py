@@ -40,7 +40,7 @@ _REASONS: tuple[tuple[str, str], ...] = (
     ("-dt --defrag-thold", "is gone: llama.cpp ignores it"),
     ("--cache-reuse", f"{_NOT_YET} (shifting parts of a prompt)"),
     ("--context-shift --no-context-shift --keep", f"{_NOT_YET}: an answer ends where the context does"),
-    ("--slot-save-path -lcs --lookup-cache-static -lcd --lookup-cache-dynamic", _NOT_YET),
+    ("-lcs --lookup-cache-static -lcd --lookup-cache-dynamic", _NOT_YET),
     ("-cb --cont-batching -nocb --no-cont-batching", _ALWAYS_ON),
     ("--jinja", _ALWAYS_ON),
     ("--no-jinja", "is not supported: chat templates are Jinja here"),

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import trio
 
+from lsm.engine.slot_content import SlotDone
 from lsm.errors import LsmError
 from lsm.values import Embedding, Finish, Text
+
+End = Finish | Embedding | SlotDone
 
 
 class Answer:
@@ -21,7 +24,7 @@ class Answer:
     def __init__(self, request_id: str) -> None:
         self.request_id = request_id
         self._text: list[Text] = []
-        self._end: Finish | Embedding | LsmError | None = None
+        self._end: End | LsmError | None = None
         self._news = trio.Event()
 
     @property
@@ -32,7 +35,7 @@ class Answer:
         self._text.append(text)
         self._news.set()
 
-    def end(self, end: Finish | Embedding | LsmError) -> None:
+    def end(self, end: End | LsmError) -> None:
         self._end = end
         self._news.set()
 
@@ -62,6 +65,14 @@ class Answer:
             return end
         assert isinstance(end, LsmError)
         raise end
+
+    async def result(self) -> SlotDone:
+        """Of a job for a slot, whose answer has nothing but its end.  Raises its error."""
+        await self._news.wait()
+        if isinstance(self._end, LsmError):
+            raise self._end
+        assert isinstance(self._end, SlotDone)
+        return self._end
 
 
 class Waker:

@@ -17,6 +17,7 @@ import trio
 
 from lsm.engine.engine import Engine
 from lsm.engine.outputs import Job
+from lsm.engine.slot_content import SlotJob
 from lsm.errors import DeviceMemoryError, LsmError, ModelFileError, ServerError, SourceChanged, Unavailable
 from lsm.runtime.engine_port import CLASSES, TOGETHER, Activity, Receive, Report, Send
 from lsm.values import ModelFacts, Sampling
@@ -74,7 +75,7 @@ class EngineThread:
     def restore(self) -> None:
         self._jobs.put(self._restore)
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: Job | SlotJob) -> None:
         self._put_if_loaded(lambda: self._engine.submit(job))
 
     def set_adapters(self, scales: Sequence[float]) -> None:

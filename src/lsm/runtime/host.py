@@ -32,9 +32,11 @@ from lsm.runtime.embedding import embed_all
 from lsm.runtime.engine_thread import EngineThread
 from lsm.runtime.executor import Executor, Observer
 from lsm.runtime.owner import Owner
+from lsm.runtime.slot_files import open_folder
+from lsm.runtime.slot_saving import SlotFiles
 from lsm.runtime.state import document
 from lsm.runtime.trace import Recorder
-from lsm.values import ChatRequest, Counters, Embedding, Finish, Infill, ModelFacts, ModelInfo, Options, SlotInfo, Text
+from lsm.values import ChatRequest, Counters, Embedding, Finish, Infill, ModelFacts, ModelInfo, Options, SlotFile, SlotInfo, Text
 
 LONG_TEXT = 16_384  # characters; more than this is rendered and tokenized on a thread, so that the loop stays free
 CHANGES_INTERVAL_S = 0.05
@@ -45,12 +47,15 @@ _memory_owners = itertools.count(1)  # names in the ledger of device memory, whi
 class LocalHost:
     """See `lsm.api.Host`."""
 
-    def __init__(self, owners: dict[str, Owner], paths: dict[str, Path], arena: Path, settings: Settings, changes: Changes) -> None:
+    def __init__(
+        self, owners: dict[str, Owner], paths: dict[str, Path], arena: Path, settings: Settings, changes: Changes, slot_files: SlotFiles
+    ) -> None:
         self._owners = owners
         self._paths = paths
         self._arena = arena
         self._settings = settings
         self._changes = changes
+        self._slot_files = slot_files
         self._created_s = int(time.time())
         self._templates: dict[str, ChatTemplate] = {}
         self._preparing = trio.CapacityLimiter(MAX_PREPARING)
@@ -152,6 +157,15 @@ class LocalHost:
         made = await trio.to_thread.run_sync(prompts) if is_long else prompts()
         return await embed_all(self._owner(model), made, NONE, facts.n_slots)
 
+    async def save_slot(self, model: str, slot: int, filename: str) -> SlotFile:
+        return await self._slot_files.save(self._owner(model), slot, filename)
+
+    async def restore_slot(self, model: str, slot: int, filename: str) -> SlotFile:
+        return await self._slot_files.restore(self._owner(model), slot, filename)
+
+    async def erase_slot(self, model: str, slot: int) -> int:
+        return await self._slot_files.erase(self._owner(model), slot)
+
     async def wake(self, model: str) -> None:
         await self._owner(model).wake()
 
@@ -208,6 +222,7 @@ async def open_local_host(settings: Settings) -> AsyncIterator[LocalHost]:
     changes = Changes()
     observer = Recorder(trace) if (trace := os.environ.get("LSM_TRACE")) else None
     async with AsyncExitStack() as exits, trio.open_nursery() as nursery:
+        folder = exits.enter_context(open_folder(path)) if (path := settings.keeping.slot_save_path) else None
         owners: dict[str, Owner] = {}
         running: list[trio.CancelScope] = []
         try:
@@ -218,7 +233,8 @@ async def open_local_host(settings: Settings) -> AsyncIterator[LocalHost]:
                     running.append(await nursery.start(_run, owner))
                     owners[source.alias] = owner
             nursery.start_soon(_load_in_order, tuple(owners.values()))
-            yield LocalHost(owners, {source.alias: source.path for source in settings.models}, arena, settings, changes)
+            paths = {source.alias: source.path for source in settings.models}
+            yield LocalHost(owners, paths, arena, settings, changes, SlotFiles(folder, paths, settings.computing))
         finally:
             with trio.CancelScope(shield=True):
                 async with trio.open_nursery() as stopping:

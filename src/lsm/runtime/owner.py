@@ -21,6 +21,7 @@ import trio
 from lsm.arena.line import Line
 from lsm.engine.outputs import Job, Output
 from lsm.engine.prompt import message_starts
+from lsm.engine.slot_content import SlotDone, SlotJob
 from lsm.errors import ArenaError, DeviceMemoryError, LoadCancelled, LsmError, ModelFailed, ModelLoading, Unavailable, WakeFailed
 from lsm.machines import LOAD, RESIDENCY, SLEEP, TOKEN
 from lsm.runtime.adapters import with_scales
@@ -100,6 +101,11 @@ class Owner:
         return len(self.demand.answers) - self.running
 
     @property
+    def adapter_scales(self) -> tuple[float, ...]:
+        """By which the LoRA adapters act."""
+        return tuple(adapter.scale for adapter in self.facts.adapters) if self.facts else ()
+
+    @property
     def vocab(self) -> Any:
         """Raises `ModelLoading` or `ModelFailed` before the model has been loaded."""
         self._check_loaded()
@@ -117,6 +123,16 @@ class Owner:
         answer = self.demand.open_answer(request_id)
         self._engine.submit(Job(request_id, prompt, options, user_starts=message_starts(prompt, self.user_marker), embed=embed))
         return answer
+
+    async def do_slot_job(self, job: SlotJob) -> SlotDone:
+        """Wake the model if it sleeps, wait until the slot is idle, do it.  Raises `InvalidRequest`, `ServerError`, `Unavailable`."""
+        self._check_loaded()
+        answer = self.demand.open_answer(job.id)
+        self._engine.submit(job)
+        try:
+            return await answer.result()
+        finally:
+            self.cancel(answer)
 
     def cancel(self, answer: Answer) -> None:
         """Before the next batch.  A request that has ended is left alone."""

@@ -1,4 +1,7 @@
-"""GET /slots: what each slot is doing.  `?model=` shows one model's; `?fail_on_no_slot=1` is 503 if none is idle."""
+"""GET /slots: what each slot is doing.  `?model=` shows one model's; `?fail_on_no_slot=1` is 503 if none is idle.
+
+POST /slots/{id_slot}?action=save|restore|erase: a slot into a file of `--slot-save-path`, out of one, or empty.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from lsm.api import SlotInfo
-from lsm.errors import NotSupported, Unavailable
-from lsm_http.context import Context
+from lsm.api import SlotFile, SlotInfo
+from lsm.errors import InvalidRequest, NotSupported, Unavailable
+from lsm_http.bodies import SlotAction
+from lsm_http.context import Context, read
 from lsm_http.errors import json_response
 from lsm_http.routes.health import require_one_loaded
 
@@ -24,7 +28,41 @@ def make_routes(context: Context) -> list[Route]:
             raise Unavailable("no slot available")
         return json_response(shown)
 
-    return [Route("/slots", slots)]
+    async def act(request: Request) -> Response:
+        if context.settings.keeping.slot_save_path is None:
+            raise NotSupported("This server does not support slots action. Start it with `--slot-save-path`")
+        slot, action = _slot_id(request), request.query_params.get("action", "")
+        if action not in ("save", "restore", "erase"):
+            raise InvalidRequest("Invalid action: there are save, restore and erase")
+        body = await read(request, SlotAction) if await request.body() else SlotAction()
+        model = body.model or request.query_params.get("model", "")
+        if action == "erase":
+            return json_response({"id_slot": slot, "n_erased": await context.host.erase_slot(model, slot)})
+        if body.filename is None:
+            raise InvalidRequest("is missing", "filename")
+        if action == "save":
+            return json_response(_saved(await context.host.save_slot(model, slot, body.filename)))
+        return json_response(_restored(await context.host.restore_slot(model, slot, body.filename)))
+
+    return [Route("/slots", slots), Route("/slots/{id_slot}", act, methods=["POST"])]
+
+
+def _slot_id(request: Request) -> int:
+    text = request.path_params["id_slot"]
+    if not text.isascii() or not text.removeprefix("-").isdecimal() or len(text) > 9:
+        raise InvalidRequest("Invalid slot ID")
+    return int(text)
+
+
+def _saved(file: SlotFile) -> dict[str, Any]:
+    timings = {"save_ms": file.elapsed_ms}
+    return {"id_slot": file.id_slot, "filename": file.filename, "n_saved": file.n_tokens, "n_written": file.n_bytes, "timings": timings}
+
+
+def _restored(file: SlotFile) -> dict[str, Any]:
+    timings = {"restore_ms": file.elapsed_ms}
+    shown = {"id_slot": file.id_slot, "filename": file.filename, "n_restored": file.n_tokens, "n_read": file.n_bytes, "timings": timings}
+    return shown | ({"degraded": file.degraded} if file.degraded else {})
 
 
 def _aliases(context: Context, request: Request) -> list[str]:
