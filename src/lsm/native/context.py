@@ -17,6 +17,7 @@ from lsm.native.memory import MemoryClass, owner_scope
 from lsm.native.model import Model
 from lsm.native.params import POOLING_NAMES, lookup, set_computing
 from lsm.native.sampler import Sampler
+from lsm.native.states import SequenceStates
 from lsm.native.vocab import Tokens
 from lsm.tuning import AS_THE_MODEL_SAYS, Computing
 
@@ -56,7 +57,7 @@ class Step:
     logits: Floats | None
 
 
-class Context:
+class Context(SequenceStates):
     """All sequences of one model. Close it before, or with, the model.
 
     Args:
@@ -335,39 +336,6 @@ class Context:
         """Forget all sequences; `data`: also zero the cache, so that a release has nothing to copy."""
         lib.llama_memory_clear(self._memory, data)
 
-    # ---- the state of a sequence as bytes
-
-    def sequence_state(self, sequence: int, *, partial: bool = False) -> NDArray[np.uint8]:
-        """(n,) uint8: everything the cache holds of a sequence.
-
-        `partial`: only the parts that cannot lose single tokens (sliding windows, recurrent states).
-
-        Raises:
-            ServerError: the cache is released.
-        """
-        self._check(sequence)
-        self._require(MemoryClass.KV)
-        flags = lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY if partial else 0
-        state = np.empty(lib.llama_state_seq_get_size_ext(self.handle, sequence, flags), np.uint8)
-        n = lib.llama_state_seq_get_data_ext(self.handle, ffi.from_buffer("uint8_t[]", state), len(state), sequence, flags)
-        return state[:n]
-
-    def sequence_state_size(self, sequence: int) -> int:
-        """Bytes of the whole `sequence_state`. Copies nothing, so it works while the cache is released."""
-        self._check(sequence)
-        return int(lib.llama_state_seq_get_size_ext(self.handle, sequence, 0))
-
-    def set_sequence_state(self, sequence: int, state: NDArray[np.uint8], *, partial: bool = False) -> bool:
-        """Put bytes of `sequence_state` into a sequence, in place of what it holds. False: they do not fit this context.
-
-        Raises:
-            ServerError: the cache is released.
-        """
-        self._check(sequence)
-        self._require(MemoryClass.KV)
-        flags = lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY if partial else 0
-        return bool(lib.llama_state_seq_set_data_ext(self.handle, ffi.from_buffer("uint8_t[]", state), len(state), sequence, flags))
-
     def close(self) -> None:
         """Also while its memory is released. Idempotent."""
         if self.handle:
@@ -382,18 +350,9 @@ class Context:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _check(self, *sequences: int) -> None:
-        for sequence in sequences:
-            if not 0 <= sequence < self.n_seq_max:  # llama.cpp would end the process
-                raise InvalidRequest(f"sequence {sequence} is not one of the context's {self.n_seq_max}")
-
     def _check_whole(self, n: int) -> None:
         if n > self.n_ubatch:  # llama.cpp would end the process
             raise InvalidRequest(f"what has no KV cache is computed at once: {n} tokens are more than n_ubatch, {self.n_ubatch}")
-
-    def _require(self, memory_class: MemoryClass) -> None:
-        if not self._model.memory.resident(memory_class):
-            raise ServerError(f"the {memory_class} memory is released: restore it before reading or writing it")
 
     @staticmethod
     def _row(pointer: Any, n: int, missing: str) -> Floats:
