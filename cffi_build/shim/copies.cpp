@@ -1,4 +1,5 @@
 #include "copies.hpp"
+#include "engine_copies.hpp"
 #include "faults.hpp"
 
 #include <algorithm>
@@ -84,7 +85,21 @@ Status fill_from_file(const Entry & entry, const FileTensor & part, HostBlock & 
     return {};
 }
 
+// A copy of the whole buffer, if the bound has room for it.
+bool keep_whole(Entry & entry) {
+    HostCopy copy;
+    if (!copy.allocate(entry.region.size_bytes)) return false;
+    raw_read(entry, 0, copy.block.data(), entry.region.size_bytes);
+    Ledger::instance().set_copy(entry, std::move(copy));
+    entry.bound = true;
+    return true;
+}
+
 Status fill_weights(Entry & entry) {
+    if (const auto & whole = entry.copy.block; whole.size_bytes() > 0) {
+        raw_write(entry, 0, whole.data(), whole.size_bytes());
+        return {};
+    }
     HostBlock staging;
     for (const auto & part : entry.from_file) {
         if (auto status = fill_from_file(entry, part, staging); !status.ok()) return status;
@@ -185,6 +200,8 @@ Status fill_pages(Entry & entry) {
 }  // namespace
 
 Status bind_to_sources(Entry & entry, const std::vector<std::shared_ptr<Source>> & sources) {
+    if (entry.provider->engine) return bind_by_engine(entry, sources);
+    if (shadow_kind() != LSM_SHADOW_FILE && keep_whole(entry)) return {};
     std::vector<uint8_t> file(block_bytes), memory(block_bytes);
     for (ggml_tensor * tensor : entry.tensors) {
         FileTensor part{ tensor, {} };
@@ -209,11 +226,12 @@ Status bind_to_sources(Entry & entry, const std::vector<std::shared_ptr<Source>>
 
 Status save(Entry & entry) {
     if (entry.shell->usage == GGML_BACKEND_BUFFER_USAGE_COMPUTE || entry.bound) return {};
-    return save_pages(entry);
+    return entry.provider->engine ? save_by_engine(entry) : save_pages(entry);
 }
 
 Status fill(Entry & entry) {
     if (fault_now(LSM_FAULT_FILL)) return Status::error(LSM_E_READ, "a read failed on demand of a test");
+    if (entry.provider->engine) return fill_by_engine(entry);
     if (entry.bound) return fill_weights(entry);
     return entry.kept_pages.valid ? fill_pages(entry) : Status{};
 }

@@ -48,11 +48,13 @@ struct BufferHooks {
         auto & ledger = Ledger::instance();
         const int owner = scope >> 8;
         Ledger::TypeHook hook;
+        bool stays;
         {
             std::lock_guard lock(ledger.mutex_);
-            hook = ledger.types_.at(type);
+            hook  = ledger.types_.at(type);
+            stays = ledger.stays(hook, owner);
         }
-        if (owner == 0) return hook.original(type, size_bytes);
+        if (stays) return hook.original(type, size_bytes);
         if (!hook.provider) return allocate_through_another_type(type, hook, size_bytes);
 
         ggml_backend_buffer_t buffer = allocate_movable(type, hook, size_bytes);
@@ -62,8 +64,10 @@ struct BufferHooks {
 
     static ggml_backend_buffer_t allocate_movable(ggml_backend_buffer_type_t type, const Ledger::TypeHook & hook, size_t size_bytes) {
         auto entry      = std::make_unique<Entry>();
-        const bool move = hook.provider == &cpu_provider() && Ledger::instance().cpu_buffers_move_;
-        entry->provider = move ? &moving_cpu_provider() : hook.provider;
+        const auto & ledger = Ledger::instance();
+        const bool cpu  = hook.provider == &cpu_provider();
+        entry->provider = cpu && ledger.cpu_buffers_move_ ? &moving_cpu_provider() : cpu && ledger.cpu_by_engine_ ? &cpu_engine_provider() : hook.provider;
+        entry->region.device = hook.device;
         entry->type     = type;
         entry->original = hook.original;
         if (fault_now(LSM_FAULT_MAP)) return nullptr;
@@ -172,25 +176,26 @@ Entry * Ledger::find(ggml_backend_buffer_t buffer) {
     return it == entries_.end() ? nullptr : it->second.get();
 }
 
-void Ledger::hook_type(ggml_backend_buffer_type_t type, const Provider * provider) {
-    types_.emplace(type, TypeHook{ type->iface.alloc_buffer, provider });
+void Ledger::hook_type(ggml_backend_buffer_type_t type, const Provider * provider, int device) {
+    types_.emplace(type, TypeHook{ type->iface.alloc_buffer, provider, device });
     type->iface.alloc_buffer = BufferHooks::allocate;
 }
 
-void Ledger::hook_device(ggml_backend_dev_t device, const Provider & provider) {
-    hook_type(ggml_backend_dev_buffer_type(device), &provider);
+void Ledger::hook_device(ggml_backend_dev_t device, const Provider & provider, int index) {
+    hook_type(ggml_backend_dev_buffer_type(device), &provider, index);
     const auto extra_types = reinterpret_cast<ggml_backend_dev_get_extra_bufts_t>(
         ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(device), "ggml_backend_dev_get_extra_bufts"));
     if (extra_types) {
-        for (auto * type = extra_types(device); type && *type; type++) hook_type(*type, nullptr);
+        for (auto * type = extra_types(device); type && *type; type++) hook_type(*type, nullptr, index);
     }
     hook_graph_compute(device);
 }
 
 namespace {
-const Provider * provider_of(ggml_backend_dev_t device) {
+const Provider * provider_of(ggml_backend_dev_t device, int & index) {
     const std::string backend = ggml_backend_reg_name(ggml_backend_dev_backend_reg(device));
     if (backend == "CPU") return &cpu_provider();
+    if (backend == "CUDA") return cuda_provider(device, index);
     if (backend == "Vulkan") return &vulkan_provider();
     return nullptr;
 }
@@ -202,10 +207,33 @@ Status Ledger::install() {
     if (!ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU)) return Status::error(LSM_E_FAILED, "this build of llama.cpp has no CPU backend");
     for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
         ggml_backend_dev_t device = ggml_backend_dev_get(i);
-        if (const Provider * provider = provider_of(device)) hook_device(device, *provider);
+        int index = 0;
+        if (const Provider * provider = provider_of(device, index)) hook_device(device, *provider, index);
     }
     installed_ = true;
     return {};
+}
+
+bool Ledger::stays(const TypeHook & hook, int owner) {
+    return owner == 0 || ((!hook.provider || hook.provider->host_ram) && host_stays_.count(owner) > 0);
+}
+
+void Ledger::let_host_stay(int owner, bool yes) {
+    std::lock_guard lock(mutex_);
+    if (yes) host_stays_.insert(owner); else host_stays_.erase(owner);
+}
+
+bool Ledger::knows(ggml_backend_dev_t device) {
+    std::lock_guard lock(mutex_);
+    return types_.count(ggml_backend_dev_buffer_type(device)) > 0;
+}
+
+const Region * region_of(ggml_backend_buffer_t buffer) { return Ledger::instance().region(buffer); }
+
+const Region * Ledger::region(ggml_backend_buffer_t buffer) {
+    std::lock_guard lock(mutex_);
+    const Entry * entry = find(buffer);
+    return entry ? &entry->region : nullptr;
 }
 
 template <typename Visit> void Ledger::visit(int owner, int classes, Visit && visit_entry) {
@@ -227,7 +255,10 @@ Bytes Ledger::bytes(int owner, int classes) {
         (entry.resident ? total.device : total.released) += entry.region.size_bytes;
         total.host += entry.host_bytes;
         total.file += entry.file_bytes;
+        total.host += entry.copy.pageable_bytes();
+        total.pinned += entry.copy.pinned_bytes();
     });
+    for (const auto & source : sources(owner, classes)) total.registered += source->pinned_bytes();
     return total;
 }
 
@@ -260,6 +291,11 @@ void Ledger::drop_kept_pages(ggml_backend_buffer_t buffer) {
         entry->kept_pages = {};
         entry->count();
     }
+}
+
+void Ledger::set_copy(Entry & entry, HostCopy && copy) {
+    std::lock_guard lock(mutex_);
+    entry.copy = std::move(copy);
 }
 
 std::vector<std::shared_ptr<Source>> Ledger::sources(int owner, int memory_class) {

@@ -56,6 +56,7 @@ struct Entry {
     std::vector<FileTensor> from_file;
     std::vector<KeptTensor> kept_tensors;
     KeptPages               kept_pages;
+    HostCopy                copy;  // of the whole buffer once it is bound, else room for kept_pages; set through Ledger::set_copy
 
     // What the lists above amount to, for readers on other threads.
     std::atomic<uint64_t> host_bytes = 0;
@@ -66,7 +67,11 @@ struct Entry {
     void count();  // after a change of the lists
 };
 
-struct Bytes { uint64_t device = 0, released = 0, host = 0, file = 0; };
+struct Bytes {
+    uint64_t device = 0, released = 0;
+    uint64_t host = 0, pinned = 0;      // copies in our own memory
+    uint64_t file = 0, registered = 0;  // what files can give back; how much of the files is pinned
+};
 
 class Ledger {
 public:
@@ -85,9 +90,20 @@ public:
     void mark_released(Entry &);
     void mark_resident(Entry &);
     void drop_kept_pages(ggml_backend_buffer_t);
+    void set_copy(Entry &, HostCopy &&);
+    const Region * region(ggml_backend_buffer_t);
+
+    // Whether the owner's buffers in the host's own RAM are left alone: it has another device, and that is what is shared.
+    void let_host_stay(int owner, bool yes);
+
+    // Whether buffers of this device are hooked, and so can leave it.
+    bool knows(ggml_backend_dev_t);
 
     // For tests: the CPU's buffers that are made from now on move when they come back.
     void let_cpu_buffers_move(bool yes) { cpu_buffers_move_ = yes; }
+
+    // For tests: they are reached through a copy engine, as a device's own memory is.
+    void reach_cpu_by_engine(bool yes) { cpu_by_engine_ = yes; }
 
     std::vector<std::shared_ptr<Source>> sources(int owner, int memory_class);
     void add_source(int owner, std::shared_ptr<Source>);
@@ -102,20 +118,22 @@ private:
     struct TypeHook {
         AllocBuffer      original;
         const Provider * provider;  // null for types that allocate through another hooked type
+        int              device;
     };
 
     Entry * find(ggml_backend_buffer_t);
     template <typename Visit> void visit(int owner, int classes, Visit &&);
-    void hook_type(ggml_backend_buffer_type_t, const Provider *);
-    void hook_device(ggml_backend_dev_t, const Provider &);
+    void hook_type(ggml_backend_buffer_type_t, const Provider *, int device);
+    void hook_device(ggml_backend_dev_t, const Provider &, int index);
+    bool stays(const TypeHook &, int owner);
 
     std::mutex mutex_;
     bool       installed_ = false;
-    std::atomic<bool> cpu_buffers_move_ = false;
+    std::atomic<bool> cpu_buffers_move_ = false, cpu_by_engine_ = false;
     std::unordered_map<ggml_backend_buffer_t, std::unique_ptr<Entry>> entries_;
     std::unordered_map<ggml_backend_buffer_type_t, TypeHook>         types_;
     std::unordered_map<int, std::vector<std::shared_ptr<Source>>>    sources_;
-    std::set<int> busy_;
+    std::set<int> busy_, host_stays_;
 };
 
 struct OwnerCall {

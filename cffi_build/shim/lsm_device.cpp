@@ -66,6 +66,16 @@ int lsm_device_install(char * err, int err_len) {
 
 void lsm_device_spill_dir(const char * path) { lsm::set_spill_folder(path ? path : ""); }
 
+void lsm_device_shadow(int kind, uint64_t max_bytes) { lsm::set_shadow(kind, max_bytes); }
+
+int lsm_device_can_release(ggml_backend_dev_t device) { return lsm::Ledger::instance().knows(device) ? 1 : 0; }
+
+void lsm_device_let_host_stay(int owner, int yes) { lsm::Ledger::instance().let_host_stay(owner, yes != 0); }
+
+int lsm_device_prepare(int owner, int classes, char * err, int err_len) {
+    return lsm::guarded(err, err_len, [&] { return lsm::prepare(owner, classes); });
+}
+
 int lsm_device_scope(int owner, int memory_class) { return lsm::exchange_scope(lsm::pack_scope(owner, memory_class)); }
 
 void lsm_device_scope_restore(int previous) { lsm::exchange_scope(previous); }
@@ -94,6 +104,8 @@ void lsm_device_bytes(int owner, int classes, uint64_t * out) {
     out[1] = bytes.released;
     out[2] = bytes.host;
     out[3] = bytes.file;
+    out[4] = bytes.pinned;
+    out[5] = bytes.registered;
 }
 
 int lsm_device_allocation_failed(void) { return lsm::take_allocation_failure() ? 1 : 0; }
@@ -107,5 +119,7 @@ void lsm_device_forget(int owner) { lsm::Ledger::instance().forget_sources(owner
 void lsm_device_fail_at(int fault_point, int n) { lsm::arm_fault(fault_point, n); }
 
 void lsm_device_let_cpu_buffers_move(int yes) { lsm::Ledger::instance().let_cpu_buffers_move(yes != 0); }
+
+void lsm_device_reach_cpu_by_engine(int yes) { lsm::Ledger::instance().reach_cpu_by_engine(yes != 0); }
 
 }  // extern "C"

@@ -57,6 +57,22 @@ int lsm_device_install(char * err, int err_len);
 // process. It is made, for this user alone, when first needed. Null, as at first: such copies stay in host memory, and nothing is saved by them.
 void lsm_device_spill_dir(const char * path);
 
+enum lsm_shadow {
+    LSM_SHADOW_FILE     = 0, // the model's own file; pinned as far as `max_bytes` permits
+    LSM_SHADOW_PINNED   = 1, // pinned memory, made at load time
+    LSM_SHADOW_PAGEABLE = 2, // ordinary memory, made at load time
+};
+
+// What weights that are bound from now on come back from, and how much host memory copies of them, pinned files and pinned room for live
+// memory may take in this process. Where `max_bytes` is reached, the file is read through small pinned blocks.
+void lsm_device_shadow(int kind, uint64_t max_bytes);
+
+// 1 if memory of this device can leave it and come back, else 0.
+int lsm_device_can_release(ggml_backend_dev_t device);
+
+// 1: what the owner allocates in the host's own RAM from now on is left alone, since it is another device that is shared. 0: as at first.
+void lsm_device_let_host_stay(int owner, int yes);
+
 // Sets this thread's scope; returns the previous one for lsm_device_scope_restore(). Owner 0 means no scope.
 int lsm_device_scope(int owner, int memory_class);
 void lsm_device_scope_restore(int previous);
@@ -73,7 +89,11 @@ int lsm_device_restore(int owner, int classes, char * err, int err_len);
 // 1 if any buffer of these classes is released, else 0.
 int lsm_device_is_released(int owner, int classes);
 
-// out[0] bytes on the device now, out[1] bytes released, out[2] bytes of copies in host memory, out[3] bytes for which a file is the copy.
+// Makes pinned room for copies of live memory of these classes, in the background. Without it a release copies into ordinary memory.
+int lsm_device_prepare(int owner, int classes, char * err, int err_len);
+
+// out[0] bytes on the device now, out[1] bytes released; copies: out[2] bytes in ordinary host memory, out[3] bytes for which a file is the
+// copy, out[4] bytes of pinned memory; out[5] bytes of the files that are pinned.
 void lsm_device_bytes(int owner, int classes, uint64_t * out);
 
 // 1 if an allocation for a scope of this thread has failed since the last call, else 0. Tells why llama.cpp returned NULL.
@@ -91,6 +111,9 @@ void lsm_device_fail_at(int fault_point, int n);
 
 // For tests: the CPU's buffers that are made from now on come back at other addresses (1), or at the same ones (0, as at first).
 void lsm_device_let_cpu_buffers_move(int yes);
+
+// For tests: the CPU's buffers that are made from now on are reached through a copy engine, as a GPU's are (1), or directly (0, as at first).
+void lsm_device_reach_cpu_by_engine(int yes);
 
 #ifdef __cplusplus
 }

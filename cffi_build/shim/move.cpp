@@ -1,6 +1,7 @@
 // Release and restore: the order of steps that makes each of them all or nothing.
 #include "move.hpp"
 #include "copies.hpp"
+#include "engine_copies.hpp"
 #include "faults.hpp"
 #include "rebase.hpp"
 
@@ -98,6 +99,17 @@ Status restore(int owner, int classes) {
         drop_saved(*entry);  // only now: until here every copy could still be needed
     }
     if (std::any_of(entries.begin(), entries.end(), [](const Entry * entry) { return entry->provider->moves(); })) forget_graphs(owner);
+    return {};
+}
+
+Status prepare(int owner, int classes) {
+    OwnerCall call(owner);
+    if (!call.entered) return busy(owner);
+    for (Entry * entry : entries_where(owner, classes, true)) {
+        const bool live = !entry->bound && entry->shell->usage != GGML_BACKEND_BUFFER_USAGE_COMPUTE;
+        if (!live || !entry->provider || !entry->provider->engine || entry->copy.pinning) continue;
+        if (auto status = prepare_room(*entry); !status.ok()) return status;
+    }
     return {};
 }
 

@@ -5,5 +5,6 @@ namespace lsm {
 
 Status release(int owner, int classes);
 Status restore(int owner, int classes);
+Status prepare(int owner, int classes);
 
 }  // namespace lsm

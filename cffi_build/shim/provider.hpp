@@ -2,6 +2,7 @@
 #pragma once
 #include "ggml-backend-impl.h"
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace lsm {
@@ -11,6 +12,27 @@ struct Region {
     size_t size_bytes     = 0;  // as llama.cpp asked
     size_t reserved_bytes = 0;  // rounded up to the device's granularity
     void * handle         = nullptr;
+    int    device         = 0;  // which of the provider's devices
+};
+
+// A part of a region and the host memory that holds, or shall hold, the same bytes.
+struct Piece {
+    size_t    offset_bytes;
+    uint8_t * host;
+    size_t    size_bytes;
+};
+
+// What a device with a copy engine of its own adds: many pieces in flight, the host's memory read and written by the device itself.
+struct CopyEngine {
+    // Host memory may be given to `read` and `write` after it was pinned. `read_only` for a file's mapping. Nothing is touched by the
+    // CPU: where memory cannot be pinned (a limit; a file that ends too early) the answer is false.
+    bool (*pin)(void * host, size_t size_bytes, bool read_only);
+    void (*unpin)(void * host);
+
+    // Device to host, and back; they return when all is there. `zero_rest`: what no piece covers shall read as zero. Pieces are in the
+    // order of their offsets and do not overlap. Any thread; threads do not wait for each other.
+    bool (*read)(const Region &, const std::vector<Piece> &);
+    bool (*write)(const Region &, const std::vector<Piece> &, bool zero_rest);
 };
 
 using AllocBuffer = ggml_backend_buffer_t (*)(ggml_backend_buffer_type_t, size_t);
@@ -20,8 +42,8 @@ struct Provider {
     bool host_ram;     // and it is the host's own RAM: what a release keeps of it goes to a file
 
     // Fixed addresses: a tensor stays where it is. All five are null in a provider whose buffers move.
-    bool (*reserve)(Region &, size_t size_bytes);
-    bool (*map)(Region &);    // fresh memory, all zero
+    bool (*reserve)(Region &, size_t size_bytes);  // `device` is set; fills in the rest
+    bool (*map)(Region &);    // fresh memory: all zero, or of unknown contents where there is a copy engine
     bool (*unmap)(Region &);  // the memory goes back, the addresses stay ours
     void (*unreserve)(Region &);
 
@@ -37,11 +59,21 @@ struct Provider {
     // For a provider whose buffers move, and optional there: a new buffer in place of the hooked type's own allocation.
     ggml_backend_buffer_t (*allocate)(ggml_backend_buffer_type_t, size_t size_bytes);
 
+    // Optional: null where bytes move through the backend's own functions.
+    const CopyEngine * engine;
+
     bool moves() const { return map == nullptr; }
 };
 
 const Provider & cpu_provider();
 const Provider & moving_cpu_provider();  // for tests of the moving kind
 const Provider & vulkan_provider();
+const Provider & cpu_engine_provider();  // for tests of what a copy engine does
+
+// Null where the device has no fixed addresses to offer; `index` becomes the `device` of its regions. Without CUDA in the build: null.
+const Provider * cuda_provider(ggml_backend_dev_t, int & index);
+
+// The region of a live buffer, null if the ledger has none: for providers that answer a buffer's functions themselves.
+const Region * region_of(ggml_backend_buffer_t);
 
 }  // namespace lsm

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 namespace lsm {
@@ -29,6 +30,8 @@ Status Source::open(int memory_class, const std::string & path, std::shared_ptr<
 }
 
 Source::~Source() {
+    pinning_.reset();
+    if (mapping_) munmap(mapping_, loaded_.size_bytes);
     if (fd_ >= 0) close(fd_);
 }
 
@@ -74,6 +77,16 @@ Status Source::read(uint64_t offset_bytes, void * to, uint64_t size_bytes) const
         done += static_cast<uint64_t>(n);
     }
     return {};
+}
+
+void Source::pin(const CopyEngine & engine) {
+    if (pinning_ || loaded_.size_bytes == 0) return;
+    void * mapping = mmap(nullptr, loaded_.size_bytes, PROT_READ, MAP_SHARED, fd_, 0);
+    if (mapping == MAP_FAILED) return;
+    mapping_ = mapping;
+    auto pinning = std::make_unique<Pinning>(engine, mapping, loaded_.size_bytes, true);
+    pinning->run();
+    pinning_ = std::move(pinning);
 }
 
 }  // namespace lsm

@@ -1,6 +1,7 @@
 // GGUF files that serve as the copy of weights: opened once, read by pread (a truncated file is an error, not a SIGBUS).
 #pragma once
 #include "ggml.h"
+#include "pinned.hpp"
 #include "status.hpp"
 
 #include <cstdint>
@@ -43,6 +44,12 @@ public:
 
     Status read(uint64_t offset_bytes, void * to, uint64_t size_bytes) const;
 
+    // Maps the file and pins the mapping, from its start, as far as the bound and the driver permit. The processor never reads the
+    // mapping: what a truncation takes away would end the process. Pinned pages stay, whatever happens to the file.
+    void pin(const CopyEngine &);
+    const Pinning * pinning() const { return pinning_.get(); }
+    size_t pinned_bytes() const { return pinning_ ? pinning_->pinned_bytes() : 0; }
+
 private:
     struct FileTensorInfo { ggml_type type; uint64_t offset_bytes, size_bytes; };
 
@@ -53,6 +60,8 @@ private:
     std::string path_;
     int         fd_ = -1;
     Fingerprint loaded_;
+    void *      mapping_ = nullptr;
+    std::unique_ptr<Pinning> pinning_;
     std::unordered_map<std::string, FileTensorInfo> tensors_;
 };
 
