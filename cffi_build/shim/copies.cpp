@@ -46,6 +46,8 @@ void raw_write(const Entry & entry, size_t offset, const void * from, size_t n) 
 // The backend stores the file's bytes as they are (a repacked buffer cannot be read back and says so by having no get_tensor).
 bool plain_layout(const Entry & entry) { return entry.inner.get_tensor != nullptr; }
 
+bool by_engine(const Entry & entry) { return entry.provider->engine && plain_layout(entry); }
+
 size_t offset_of(const Entry & entry, const ggml_tensor * tensor) {
     return static_cast<size_t>(static_cast<const char *>(tensor->data) - static_cast<const char *>(entry.region.address));
 }
@@ -200,7 +202,7 @@ Status fill_pages(Entry & entry) {
 }  // namespace
 
 Status bind_to_sources(Entry & entry, const std::vector<std::shared_ptr<Source>> & sources) {
-    if (entry.provider->engine) return bind_by_engine(entry, sources);
+    if (by_engine(entry)) return bind_by_engine(entry, sources);
     if (shadow_kind() != LSM_SHADOW_FILE && keep_whole(entry)) return {};
     std::vector<uint8_t> file(block_bytes), memory(block_bytes);
     for (ggml_tensor * tensor : entry.tensors) {
@@ -226,12 +228,12 @@ Status bind_to_sources(Entry & entry, const std::vector<std::shared_ptr<Source>>
 
 Status save(Entry & entry) {
     if (entry.shell->usage == GGML_BACKEND_BUFFER_USAGE_COMPUTE || entry.bound) return {};
-    return entry.provider->engine ? save_by_engine(entry) : save_pages(entry);
+    return by_engine(entry) ? save_by_engine(entry) : save_pages(entry);
 }
 
 Status fill(Entry & entry) {
     if (fault_now(LSM_FAULT_FILL)) return Status::error(LSM_E_READ, "a read failed on demand of a test");
-    if (entry.provider->engine) return fill_by_engine(entry);
+    if (by_engine(entry)) return fill_by_engine(entry);
     if (entry.bound) return fill_weights(entry);
     return entry.kept_pages.valid ? fill_pages(entry) : Status{};
 }

@@ -11,7 +11,7 @@ import pytest
 
 from lsm.errors import DeviceMemoryError, LoadCancelled, LsmError, ModelFileError, ServerError
 from lsm.native.library import ffi, lib
-from lsm.native.memory import DeviceMemory
+from lsm.native.memory import Bytes, DeviceMemory
 from lsm.native.model import Model
 from tests.native.runner import ALL, open_context, story
 
@@ -114,7 +114,7 @@ def test_a_load_without_room_leaves_nothing_behind(tiny_llama: Path, owner: int)
     """S10: each allocation of the weights is refused in turn."""
 
     def nothing_left() -> None:
-        assert DeviceMemory(owner).bytes("weights") == (0, 0, 0, 0)
+        assert DeviceMemory(owner).bytes("weights") == Bytes()
 
     assert fail_at_each(lib.LSM_FAULT_MAP, lambda: Model.load(tiny_llama, owner).close(), nothing_left, DeviceMemoryError) >= 2
 
@@ -124,7 +124,7 @@ def test_a_context_without_room_leaves_nothing_behind(tiny_gemma3: Path, owner: 
     with Model.load(tiny_gemma3, owner) as model:
 
         def nothing_left() -> None:
-            assert all(model.memory.bytes(name) == (0, 0, 0, 0) for name in ("kv", "compute"))
+            assert all(model.memory.bytes(name) == Bytes() for name in ("kv", "compute"))
 
         assert fail_at_each(lib.LSM_FAULT_MAP, lambda: open_context(model).close(), nothing_left, DeviceMemoryError) >= 3
 
@@ -180,7 +180,7 @@ def test_a_model_is_freed_while_its_memory_is_away(tiny_llama: Path, owner: int)
         assert model.vocab.tokenize("hello", True, False).tolist()[0] == model.vocab.bos
         model.close()
         model.close()
-        assert all(DeviceMemory(owner).bytes(name) == (0, 0, 0, 0) for name in ALL)
+        assert all(DeviceMemory(owner).bytes(name) == Bytes() for name in ALL)
 
 
 def test_a_load_stops_when_progress_says_so(tiny_llama: Path, owner: int) -> None:
@@ -202,7 +202,7 @@ def test_a_load_stops_when_progress_says_so(tiny_llama: Path, owner: int) -> Non
 
     with pytest.raises(KeyError, match="mine"):
         Model.load(tiny_llama, owner, progress=broken)
-    assert DeviceMemory(owner).bytes("weights") == (0, 0, 0, 0)
+    assert DeviceMemory(owner).bytes("weights") == Bytes()
 
 
 @pytest.mark.parametrize("content", [b"", b"GGUF", b"not a model at all" * 100])

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from lsm.native.checks import check, message_buffer
 from lsm.native.library import ffi, lib
 
-__all__ = ["Bytes", "DeviceMemory", "MemoryClass", "install", "owner_scope", "spill_directory"]
+__all__ = ["SHADOWS", "Bytes", "DeviceMemory", "MemoryClass", "install", "owner_scope", "set_shadow", "spill_directory"]
 
 
 class MemoryClass(StrEnum):
@@ -39,12 +39,16 @@ BITS = {
 
 
 class Bytes(NamedTuple):
-    """Sizes in bytes: on the device now; released; copies kept in host memory; bytes of which a file is the copy."""
+    """Sizes in bytes: on the device now; released.  Copies: in ordinary host memory; those for which a file is the copy; in pinned memory
+    of our own.  `registered`: how much of the files is pinned, so that the device reads it by itself.
+    """
 
-    device: int
-    released: int
-    host: int
-    file: int
+    device: int = 0
+    released: int = 0
+    host: int = 0
+    file: int = 0
+    pinned: int = 0
+    registered: int = 0
 
 
 def spill_directory(environ: Mapping[str, str]) -> Path:
@@ -73,6 +77,17 @@ def install() -> None:
     err = message_buffer()
     check(lib.lsm_device_install(err, len(err)), err)
     lib.lsm_device_spill_dir(os.fsencode(spill_directory(os.environ)))
+
+
+SHADOWS = {"file": lib.LSM_SHADOW_FILE, "pinned": lib.LSM_SHADOW_PINNED, "pageable": lib.LSM_SHADOW_PAGEABLE}
+
+
+def set_shadow(kind: str, max_bytes: int) -> None:
+    """What weights loaded from now on come back from, in this process: `file`, `pinned` or `pageable`.
+
+    max_bytes: how much host memory copies and pinned parts of files may take together.  Weights beyond it come from the file, more slowly.
+    """
+    lib.lsm_device_shadow(SHADOWS[kind], max_bytes)
 
 
 @contextmanager
@@ -119,10 +134,26 @@ class DeviceMemory:
         return not lib.lsm_device_is_released(self.owner, _bits((memory_class,)))
 
     def bytes(self, memory_class: MemoryClass | str) -> Bytes:
-        out = ffi.new("uint64_t[4]")
+        out = ffi.new("uint64_t[6]")
         lib.lsm_device_bytes(self.owner, _bits((memory_class,)), out)
         return Bytes(*out)
 
+
+    def prepare(self, *classes: MemoryClass | str) -> None:
+        """Make pinned room for copies of live memory of these classes, in the background: a release that finds it is as fast as the bus.
+
+        Where the host's bound (`set_shadow`) or the driver gives less, a release copies the rest more slowly.  Nothing is made where the
+        processor reads the device's memory itself.
+
+        Raises:
+            DeviceMemoryError: the host has no address space for it.
+        """
+        err = message_buffer()
+        check(lib.lsm_device_prepare(self.owner, _bits(classes), err, len(err)), err)
+
+    def let_host_stay(self, yes: bool) -> None:
+        """Whether to leave alone what this owner allocates in the host's own memory from now on: it has another device."""
+        lib.lsm_device_let_host_stay(self.owner, yes)
 
     def open_source(self, path: str | os.PathLike[str], memory_class: MemoryClass = MemoryClass.WEIGHTS) -> None:
         """The GGUF file at `path` will be the copy of weights that are about to be loaded inside `owner_scope`.
