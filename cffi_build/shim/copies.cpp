@@ -203,7 +203,8 @@ Status fill_pages(Entry & entry) {
 
 Status bind_to_sources(Entry & entry, const std::vector<std::shared_ptr<Source>> & sources) {
     if (by_engine(entry)) return bind_by_engine(entry, sources);
-    if (shadow_kind() != LSM_SHADOW_FILE && keep_whole(entry)) return {};
+    const bool readable = entry.provider->host_memory || plain_layout(entry);
+    if (shadow_kind() != LSM_SHADOW_FILE && readable && keep_whole(entry)) return {};
     std::vector<uint8_t> file(block_bytes), memory(block_bytes);
     for (ggml_tensor * tensor : entry.tensors) {
         FileTensor part{ tensor, {} };

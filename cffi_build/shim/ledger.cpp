@@ -223,9 +223,9 @@ void Ledger::let_host_stay(int owner, bool yes) {
     if (yes) host_stays_.insert(owner); else host_stays_.erase(owner);
 }
 
-bool Ledger::knows(ggml_backend_dev_t device) {
-    std::lock_guard lock(mutex_);
-    return types_.count(ggml_backend_dev_buffer_type(device)) > 0;
+bool can_release(ggml_backend_dev_t device) {
+    int index;
+    return provider_of(device, index) != nullptr;
 }
 
 const Region * region_of(ggml_backend_buffer_t buffer) { return Ledger::instance().region(buffer); }

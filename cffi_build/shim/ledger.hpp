@@ -96,9 +96,6 @@ public:
     // Whether the owner's buffers in the host's own RAM are left alone: it has another device, and that is what is shared.
     void let_host_stay(int owner, bool yes);
 
-    // Whether buffers of this device are hooked, and so can leave it.
-    bool knows(ggml_backend_dev_t);
-
     // For tests: the CPU's buffers that are made from now on move when they come back.
     void let_cpu_buffers_move(bool yes) { cpu_buffers_move_ = yes; }
 
@@ -146,6 +143,9 @@ private:
 public:
     const bool entered;
 };
+
+// Whether buffers of this device can be hooked, and so can leave it.
+bool can_release(ggml_backend_dev_t);
 
 // The thread's scope: owner in the upper bits, class in the lower eight.
 int  exchange_scope(int packed);

@@ -68,13 +68,15 @@ void lsm_device_spill_dir(const char * path) { lsm::set_spill_folder(path ? path
 
 void lsm_device_shadow(int kind, uint64_t max_bytes) { lsm::set_shadow(kind, max_bytes); }
 
-int lsm_device_can_release(ggml_backend_dev_t device) { return lsm::Ledger::instance().knows(device) ? 1 : 0; }
+int lsm_device_can_release(ggml_backend_dev_t device) { return lsm::can_release(device) ? 1 : 0; }
 
 void lsm_device_let_host_stay(int owner, int yes) { lsm::Ledger::instance().let_host_stay(owner, yes != 0); }
 
 int lsm_device_prepare(int owner, int classes, char * err, int err_len) {
     return lsm::guarded(err, err_len, [&] { return lsm::prepare(owner, classes); });
 }
+
+void lsm_device_wait_for_room(int owner, int classes) { lsm::wait_for_room(owner, classes); }
 
 int lsm_device_scope(int owner, int memory_class) { return lsm::exchange_scope(lsm::pack_scope(owner, memory_class)); }
 

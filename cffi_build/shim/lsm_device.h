@@ -92,6 +92,9 @@ int lsm_device_is_released(int owner, int classes);
 // Makes pinned room for copies of live memory of these classes, in the background. Without it a release copies into ordinary memory.
 int lsm_device_prepare(int owner, int classes, char * err, int err_len);
 
+// Returns when as much of that room is made as will be made. Nothing else needs to wait for it.
+void lsm_device_wait_for_room(int owner, int classes);
+
 // out[0] bytes on the device now, out[1] bytes released; copies: out[2] bytes in ordinary host memory, out[3] bytes for which a file is the
 // copy, out[4] bytes of pinned memory; out[5] bytes of the files that are pinned.
 void lsm_device_bytes(int owner, int classes, uint64_t * out);

@@ -113,4 +113,10 @@ Status prepare(int owner, int classes) {
     return {};
 }
 
+void wait_for_room(int owner, int classes) {
+    for (Entry * entry : Ledger::instance().entries(owner, classes)) {
+        if (entry->copy.pinning) entry->copy.pinning->wait();
+    }
+}
+
 }  // namespace lsm

@@ -13,7 +13,7 @@ Pinning::Pinning(const CopyEngine & engine, void * start, size_t size_bytes, boo
 
 Pinning::~Pinning() {
     stop_ = true;
-    if (thread_.joinable()) thread_.join();
+    wait();
     for (size_t at = 0; at < pinned_bytes_; at += step_bytes) {
         engine_.unpin(start_ + at);
         give_host_memory(std::min(step_bytes, size_bytes_ - at));
@@ -36,6 +36,10 @@ void Pinning::run() {
 
 void Pinning::run_later() {
     if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+}
+
+void Pinning::wait() {
+    if (thread_.joinable()) thread_.join();
 }
 
 void Pinning::add_pieces(size_t offset_bytes, size_t in_range, size_t size_bytes, std::vector<Piece> & out) const {

@@ -22,6 +22,7 @@ public:
 
     void run();        // until all is pinned, or no more can be
     void run_later();  // the same on a thread of its own
+    void wait();       // until that thread has ended
 
     size_t pinned_bytes() const { return pinned_bytes_.load(std::memory_order_acquire); }  // from the start; any thread
 

@@ -60,7 +60,7 @@ def _build_findings(info: Mapping[str, Any]) -> tuple[Finding, ...]:
 def _device(device: Mapping[str, Any]) -> Finding:
     free, total = device["memory_free_bytes"], device["memory_total_bytes"]
     text = f"{device['name']} ({device['type']}), {device['description']}: {_size(free)} free of {_size(total)}"
-    return Finding("device", text)
+    return Finding("device", text if device["can_release"] else f"{text}; not used: its memory cannot leave and come back")
 
 
 def _arena(environ: Mapping[str, str], given: str | None) -> Finding:

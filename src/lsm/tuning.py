@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 POOLINGS = ("none", "mean", "cls", "last", "rank")
+SPLIT_MODES = ("none", "layer", "row", "tensor")
 PRIORITIES = {-1: 5, 0: 0, 1: -5, 2: -10, 3: -20}  # --prio: what it adds to the niceness of a thread
 
 MOE_TENSORS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"  # the experts' matrices of a mixture
@@ -42,6 +43,17 @@ class Loading:
         patterns += [rf"blk\.{i}{MOE_TENSORS}" for i in range(self.n_cpu_moe)]
         patterns += [rf"blk\.{i}{DENSE_TENSORS}" for i in range(self.n_cpu_ffn)]
         return (*self.override_tensor, *((pattern, CPU_BUFFER) for pattern in patterns))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placing:
+    """Which devices hold the model."""
+
+    devices: tuple[str, ...] | None = None  # names; none: the CPU alone; None: every GPU whose memory can be released
+    gpu_layers: int = -1  # -1: all
+    split_mode: str = "layer"  # one of SPLIT_MODES
+    tensor_split: tuple[float, ...] = ()  # one share for each device; none: by free memory
+    main_gpu: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,4 +128,5 @@ class Steering:
 
 
 AS_IT_COMES = Loading()
+WHERE_IT_FITS = Placing()
 AS_THE_MODEL_SAYS = Computing()

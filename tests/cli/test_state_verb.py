@@ -17,7 +17,10 @@ STATE = {
             "alias": "smollm2",
             "path": "/m/s.gguf",
             "machines": {"token": {"state": "awake", "since_s": 3.21}, "load": {"state": "ready", "since_s": 60.0}},
-            "bytes": {"weights": {"device": 98_000_000, "host": 0, "file": 98_000_000}, "encoder": {"device": 0, "host": 0, "file": 0}},
+            "bytes": {
+                "weights": {"device": 98_000_000, "host": 0, "pinned": 0, "file": 98_000_000, "registered": 99_000_000},
+                "encoder": {"device": 0, "host": 0, "pinned": 0, "file": 0, "registered": 0},
+            },
             "why": "serves",
         }
     ],
@@ -71,7 +74,7 @@ def test_document_for_people(url: str, capsys: pytest.CaptureFixture[str]) -> No
     assert "smollm2: serves" in text
     assert "token     awake for 3.2 s" in text
     weights = next(line for line in text.splitlines() if line.startswith("  weights"))
-    assert weights.split() == ["weights", "98.0", "MB", "0.0", "MB", "98.0", "MB"]
+    assert weights.split() == ["weights", "98.0", "MB", "0.0", "MB", "0.0", "MB", "98.0", "MB", "99.0", "MB"]
     assert "encoder" not in text
     assert "handoffs 7, wakes 8, refusals 0" in text
 

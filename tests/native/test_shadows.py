@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,10 +9,12 @@ import pytest
 
 from lsm.native.memory import Bytes, DeviceMemory, set_shadow
 from lsm.native.model import Model
+from lsm.tuning import Loading
 from tests import tiny_models
 from tests.native.runner import ALL, Runner, cycle, open_context, prompt_tokens, story
 
 UNBOUNDED = 2**63
+PLAIN = Loading(repack=False)  # no other device rearranges weights
 KINDS = ("file", "pinned", "pageable")
 by_engine = pytest.mark.parametrize("addresses", ["by_engine"], indirect=True)
 
@@ -40,7 +41,7 @@ def test_weights_come_back_bit_for_bit_from_each_kind(tiny_gemma3: Path, owner: 
 def test_without_host_memory_the_file_serves(tiny_llama: Path, owner: int, kind: str) -> None:
     """S10: the bound is kept, and what has no room within it comes from the file."""
     set_shadow(kind, 0)
-    with Model.load(tiny_llama, owner) as model:
+    with Model.load(tiny_llama, owner, loading=PLAIN) as model:
         context = open_context(model)
         undisturbed = story(model, context, lambda: None)
         assert story(model, context, cycle(model, context, *ALL)).same_as(undisturbed)
@@ -54,7 +55,7 @@ def test_a_copy_needs_no_file(tiny_llama: Path, tmp_path: Path, owner: int) -> N
     path = tmp_path / "mine.gguf"
     path.write_bytes(tiny_llama.read_bytes())
     set_shadow("pageable", UNBOUNDED)
-    with Model.load(path, owner) as model:
+    with Model.load(path, owner, loading=PLAIN) as model:
         path.unlink()
         context = open_context(model)
         undisturbed = story(model, context, lambda: None)
@@ -68,7 +69,7 @@ def test_the_file_is_pinned_as_far_as_the_bound_permits(tiny_llama: Path, owner:
     """S10: the pages of the file itself, once for all processes; counted, and given back when the model goes."""
     set_shadow("file", UNBOUNDED)
     for _ in range(2):  # were the first one's share not given back, the second had no room
-        with Model.load(tiny_llama, owner) as model:
+        with Model.load(tiny_llama, owner, loading=PLAIN) as model:
             weights = model.memory.bytes("weights")
             assert weights.registered == tiny_llama.stat().st_size
             assert (weights.host, weights.pinned) == (0, 0)
@@ -80,7 +81,7 @@ def test_the_file_is_pinned_as_far_as_the_bound_permits(tiny_llama: Path, owner:
 def test_a_pinned_copy_is_made_at_load_time(tiny_llama: Path, owner: int) -> None:
     """S10: pinning takes long, so the first release must find it done."""
     set_shadow("pinned", UNBOUNDED)
-    with Model.load(tiny_llama, owner) as model:
+    with Model.load(tiny_llama, owner, loading=PLAIN) as model:
         weights = model.memory.bytes("weights")
         assert (weights.pinned, weights.host, weights.file) == (weights.device, 0, 0)
 
@@ -89,13 +90,14 @@ def test_a_pinned_copy_is_made_at_load_time(tiny_llama: Path, owner: int) -> Non
 @pytest.mark.parametrize("prepared", [False, True])
 def test_live_memory_goes_into_pinned_room_where_there_is_some(tiny_llama: Path, owner: int, prepared: bool) -> None:
     """S9: the same bits return from pinned room and from ordinary memory."""
-    with Model.load(tiny_llama, owner) as model:
+    with Model.load(tiny_llama, owner, loading=PLAIN) as model:
         context = open_context(model)
         undisturbed = story(model, context, lambda: None)
         if prepared:
             model.memory.prepare("kv")
+            model.memory.wait_for_room("kv")
             kv = model.memory.bytes("kv")
-            wait_until(lambda: model.memory.bytes("kv").pinned == kv.device)
+            assert kv.pinned == kv.device
         assert story(model, context, cycle(model, context, *ALL)).same_as(undisturbed)
         model.memory.release("kv")
         assert (model.memory.bytes("kv").host == 0) == prepared
@@ -104,7 +106,7 @@ def test_live_memory_goes_into_pinned_room_where_there_is_some(tiny_llama: Path,
 @by_engine
 def test_room_beyond_the_bound_is_not_pinned_and_still_serves(tiny_llama: Path, owner: int) -> None:
     """S9: a release copies what has no pinned room into ordinary memory."""
-    with Model.load(tiny_llama, owner) as model:
+    with Model.load(tiny_llama, owner, loading=PLAIN) as model:
         set_shadow("file", 0)
         context = open_context(model)
         undisturbed = story(model, context, lambda: None)
@@ -123,10 +125,3 @@ def test_a_transposed_cache_costs_what_is_used_of_it(tmp_path: Path, owner: int)
         model.memory.release("kv")
         assert 0 < model.memory.bytes("kv").host <= size // 8
 
-
-def wait_until(condition: object, timeout_s: float = 5.0) -> None:
-    """For what a thread of the shim does by itself."""
-    end = time.monotonic() + timeout_s
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < end, "it never came to be"
-        time.sleep(0.001)

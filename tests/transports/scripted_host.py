@@ -81,9 +81,9 @@ class ScriptedModel:
 
     def state(self) -> dict[str, Any]:
         on_device = SIZE_BYTES if self.sleep_state == "awake" and self.load_state == "ready" else 0
-        nothing = {"device": 0, "host": 0, "file": 0}
-        weights = {"device": on_device, "host": 0, "file": SIZE_BYTES}
-        kv = {"device": SIZE_BYTES if self.load_state == "ready" else 0, "host": 0, "file": 0}  # stays where it is, as by default
+        nothing = dict.fromkeys(("device", "host", "file", "pinned", "registered"), 0)
+        weights = nothing | {"device": on_device, "file": SIZE_BYTES}
+        kv = nothing | {"device": SIZE_BYTES if self.load_state == "ready" else 0}  # stays where it is, as by default
         device = "awake" if on_device else "asleep"
         residency = "resident" if on_device else "away" if self.load_state == "ready" else "absent"
         names = {"load": self.load_state, "sleep": self.sleep_state, "token": device, "residency": residency}

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import trio
 
-from lsm.config import HELP_FLAGS, VERSION_FLAGS, Settings, help_text, parse_arguments
+from lsm.config import HELP_FLAGS, LIST_DEVICES, VERSION_FLAGS, Settings, help_text, parse_arguments
 from lsm.errors import LsmError
 from lsm_cli.log import set_up_log
-from lsm_cli.version import version_text
+from lsm_cli.version import devices_text, version_text
 
 log = logging.getLogger("lsm")
 
@@ -33,6 +33,9 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         return 0
     if any(word in VERSION_FLAGS for word in argv):
         print(version_text())
+        return 0
+    if LIST_DEVICES in argv:
+        print(devices_text())
         return 0
     try:
         settings = parse_arguments(argv, environ)

@@ -63,7 +63,7 @@ def _who(process: Mapping[str, Any]) -> str:
 def _model_text(model: Mapping[str, Any]) -> str:
     lines = [f"{model['alias']}: {model['why']}", f"  file      {model['path']}"]
     lines += [f"  {name:<9} {machine['state']} for {machine['since_s']:.1f} s" for name, machine in model["machines"].items()]
-    heads = ("bytes", "device", "host", "file")
+    heads = ("bytes", "device", "host", "pinned", "file", "registered")
     rows = [heads, *((name, *(_size(places[place]) for place in heads[1:])) for name, places in _used(model["bytes"]))]
     return "\n".join(lines + _table(rows))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from lsm.config.settings import Settings
 from lsm.keeping import Keeping
-from lsm.tuning import Computing, Loading, Steering
+from lsm.tuning import Computing, Loading, Placing, Steering
 from lsm.values import Options, Sampling
 
 
@@ -18,6 +18,7 @@ def build_settings(values: Mapping[str, Any]) -> Settings:
     return Settings(
         options=replace(Options(sampling=sampling), **_under("options.", values)),
         loading=replace(Loading(), **_under("loading.", values)),
+        placing=replace(Placing(), **_under("placing.", values)),
         computing=replace(Computing(), **_under("computing.", values)),
         keeping=replace(Keeping(), **_under("keeping.", values)),
         steering=replace(Steering(), **_under("steering.", values)),

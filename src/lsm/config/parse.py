@@ -16,6 +16,7 @@ from lsm.errors import ConfigError
 
 HELP_FLAGS = ("-h", "--help")
 VERSION_FLAGS = ("--version",)
+LIST_DEVICES = "--list-devices"
 
 Given = dict[str, list[tuple[str, str]]]  # a setting's name -> what was written: (label for messages, text), in order
 
@@ -78,7 +79,7 @@ def _unknown(word: str, flag: str, program: str) -> str:
         return f"{word!r} stands alone: every argument belongs to a flag (-m FILE names a model)"
     if flag in REFUSED:
         return f"{flag} {REFUSED[flag]}"
-    near = difflib.get_close_matches(flag, (*BY_SPELLING, *HELP_FLAGS, *VERSION_FLAGS), n=1)
+    near = difflib.get_close_matches(flag, (*BY_SPELLING, *HELP_FLAGS, *VERSION_FLAGS, LIST_DEVICES), n=1)
     return f"{flag} is not known; " + (f"did you mean {near[0]}?" if near else f"see {program} --help")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -26,6 +27,37 @@ class TensorPlaces:
             except re.error as error:
                 raise ValueError(f"holds {pattern!r}, which is no regular expression: {error}") from None
         return tuple((pattern, buffer) for pattern, _, buffer in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNames:
+    """`CUDA0,CUDA1`, or the word `none`."""
+
+    metavar: str = "NAME,..|none"
+
+    def __call__(self, text: str) -> tuple[str, ...]:
+        names = tuple(name.strip() for name in text.split(","))
+        if not all(names) or len(set(names)) < len(names):
+            raise ValueError("is not a list of different devices such as CUDA0,CUDA1")
+        if "none" in names and len(names) > 1:
+            raise ValueError("names devices and none")
+        return () if names == ("none",) else names
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """`3,1`: proportions that are not all 0; llama-server's slash divides them too."""
+
+    metavar: str = "N0,N1,.."
+
+    def __call__(self, text: str) -> tuple[float, ...]:
+        try:
+            shares = tuple(map(float, re.split(r"[,/]", text)))
+        except ValueError:
+            shares = ()
+        if not all(math.isfinite(share) and share >= 0 for share in shares) or not any(shares):
+            raise ValueError("is not a list of shares such as 3,1")
+        return shares
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,13 +209,32 @@ class SizeOrAuto:
     def __call__(self, text: str) -> int | str:
         if text == "auto":
             return text
-        match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([kKmMgGtT]?i?)[bB]?", text)
-        if match is None or match[2].lower() not in SIZE_UNITS:
+        size_bytes = _size_bytes(text)
+        if size_bytes is None:
             raise ValueError("is neither a size such as 6GiB or 800MB nor the word auto")
-        size_bytes = int(float(match[1]) * SIZE_UNITS[match[2].lower()])
         if size_bytes <= 0:
             raise ValueError("is not a size above 0")
         return size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Bytes, with the units of SizeOrAuto; 0 too."""
+
+    metavar: str = "SIZE"
+
+    def __call__(self, text: str) -> int:
+        size_bytes = _size_bytes(text)
+        if size_bytes is None:
+            raise ValueError("is not a size such as 6GiB or 800MB")
+        return size_bytes
+
+
+def _size_bytes(text: str) -> int | None:
+    match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([kKmMgGtT]?i?)[bB]?", text)
+    if match is None or match[2].lower() not in SIZE_UNITS:
+        return None
+    return int(float(match[1]) * SIZE_UNITS[match[2].lower()])
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,21 @@ from lsm.config.settings import GROUPS, SETTINGS
 USAGE = "lsm-server -m FILE [-m FILE ...] [flags]"
 WIDTH = 110
 INDENT = " " * 6
+OTHER = """\
+Other:
+  -h, --help
+      this text
+  --version
+      version of lsm-server and of the llama.cpp in it
+  --list-devices
+      the GPUs, as --device names them"""
 
 
 def help_text() -> str:
     blocks = [f"usage: {USAGE}", "Environment names stand in brackets; the command line wins over them. In long flags _ equals -."]
     for group in GROUPS:
         blocks.append("\n".join([f"{group}:", *(_help_entry(entry) for entry in SETTINGS if entry.group == group)]))
-    blocks.append("Other:\n  -h, --help\n      this text\n  --version\n      version of lsm-server and of the llama.cpp in it")
+    blocks.append(OTHER)
     return "\n\n".join(blocks) + "\n"
 
 

@@ -24,11 +24,7 @@ _REASONS: tuple[tuple[str, str], ...] = (
     ("-dio --direct-io", f"{_GONE} --load-mode dio"),
     ("--mlock", f"{_GONE} --load-mode mlock, which is refused here: locked memory cannot be given back"),
     ("--tensor-read-lazy", f"{_GONE} --lazy-mode"),
-    ("-sm --split-mode -ts --tensor-split -mg --main-gpu -dev --device --list-devices --rpc", f"{_NOT_YET} (several devices)"),
-    (
-        "-ngl --gpu-layers --n-gpu-layers",
-        f"{_NOT_YET}: only the CPU backend's memory can leave and come back so far, so all layers stay there. Leave it away",
-    ),
+    ("--rpc", "is not supported: memory of another machine cannot leave and come back"),
     ("--numa", _NOT_YET),
     ("-fitp --fit-print", "is a tool of llama.cpp's: the log of the load says what was fitted"),
     ("--kv-unified-per-slot", _NOT_YET),

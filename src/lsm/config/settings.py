@@ -11,12 +11,13 @@ from typing import Any
 from lsm.config.checks import check_together
 from lsm.config.generation import GENERATION
 from lsm.config.keeping import KEEPING
-from lsm.config.readers import Choice, CommaList, FilePath, Number, Prefix, SizeOrAuto, Text, UrlList, Whole
+from lsm.config.placing import PLACING
+from lsm.config.readers import Choice, CommaList, FilePath, Number, Prefix, Size, SizeOrAuto, Text, UrlList, Whole
 from lsm.config.setting import Setting, setting, settings_of, switch
 from lsm.config.steering import STEERING
 from lsm.config.tuning import TUNING
 from lsm.keeping import Keeping
-from lsm.tuning import Computing, Loading, Steering
+from lsm.tuning import Computing, Loading, Placing, Steering
 from lsm.values import Options, Sampling
 
 MODELS = "Models"
@@ -27,6 +28,7 @@ HTTP = "HTTP server"
 LOG = "Log"
 
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
+SHADOWS = ("file", "pinned", "pageable")
 MAX_SLOTS = 256  # llama.cpp's own limit on sequences
 
 
@@ -208,6 +210,26 @@ class Settings:
         default_text="none: one model at a time",
         help="let models stay side by side up to this size; checked, but not acted upon yet: models still take turns, one at a time",
     )
+    shadow: str = setting(
+        "--shadow",
+        group=SHARING,
+        read=Choice(SHADOWS),
+        default="file",
+        env="LSM_SHADOW",
+        help="what weights come back from: the model's own file, pinned as far as --shadow-max permits; or a copy in host memory, made at"
+        " the load, pinned or pageable",
+    )
+    shadow_max_bytes: int = setting(
+        "--shadow-max",
+        group=SHARING,
+        read=Size(),
+        default=-1,
+        env="LSM_SHADOW_MAX",
+        unit="bytes",
+        default_text="half of the machine's memory",
+        help="host memory that pinned parts of files, copies of weights and pinned room for the KV cache may take together in this process;"
+        " what has no room comes from the file, more slowly",
+    )
     min_hold_ms: int = setting(
         "--min-hold-ms",
         group=SHARING,
@@ -228,6 +250,7 @@ class Settings:
     )
 
     loading: Loading = field(default_factory=Loading)
+    placing: Placing = field(default_factory=Placing)
     computing: Computing = field(default_factory=Computing)
     keeping: Keeping = field(default_factory=Keeping)
     steering: Steering = field(default_factory=Steering)
@@ -368,6 +391,6 @@ class Settings:
         return tuple(ModelSource(path, name) for path, name in zip(self.model_paths, names, strict=True))
 
 
-SETTINGS: tuple[Setting, ...] = (*settings_of(Settings), *TUNING, *STEERING, *KEEPING, *GENERATION)
+SETTINGS: tuple[Setting, ...] = (*settings_of(Settings), *PLACING, *TUNING, *STEERING, *KEEPING, *GENERATION)
 BY_SPELLING = {spelling: entry for entry in SETTINGS for spelling in entry.spellings}
 GROUPS: tuple[str, ...] = tuple(dict.fromkeys(entry.group for entry in SETTINGS))

@@ -9,7 +9,7 @@ from typing import Any
 from lsm.config.placing_readers import CpuMask, CpuRange, KvOverrides, MebibyteList, TensorPlaces
 from lsm.config.readers import Choice, Collect, Number, OnOff, Reader, Whole
 from lsm.config.setting import Setting
-from lsm.tuning import POOLINGS, Computing, Loading
+from lsm.tuning import POOLINGS, Computing, Loading, Placing
 
 WEIGHTS = "Weights: how they are loaded and where they are put"
 COMPUTING = "Computing"
@@ -17,8 +17,10 @@ EMBEDDINGS = "Embeddings, reranking, infill"
 
 INT32_MAX = 2**31 - 1
 
+_PARTS: Mapping[str, Any] = {"loading": Loading(), "placing": Placing(), "computing": Computing()}
 
-def _entry(
+
+def tuning_entry(
     name: str,
     *flags: str,
     group: str,
@@ -30,18 +32,17 @@ def _entry(
     collect: Collect | None = None,
     default_text: str | None = None,
 ) -> Setting:
-    """The setting of one field of Loading or Computing."""
-    owner: Any = Loading() if name in Loading.__dataclass_fields__ else Computing()
-    path = "loading." if isinstance(owner, Loading) else "computing."
+    """The setting of one field of Loading, Placing or Computing."""
+    path, owner = next((path, part) for path, part in _PARTS.items() if name in part.__dataclass_fields__)
     env_off = (env.replace("ARG_", "ARG_NO_", 1),) if env and constants and "off" in constants.values() else ()
     default = getattr(owner, name)
     names = (env,) if env else ()
-    return Setting(group, flags, read, help, default, names, env_off, constants or {}, unit, collect, default_text, name=path + name)
+    return Setting(group, flags, read, help, default, names, env_off, constants or {}, unit, collect, default_text, name=f"{path}.{name}")
 
 
 def _switch(name: str, *on: str, off: tuple[str, ...] = (), **rest: Any) -> Setting:
     """A boolean.  `on` and `off` are flags; what has no flag for one of them starts as that."""
-    return _entry(name, read=OnOff(), constants={**dict.fromkeys(on, "on"), **dict.fromkeys(off, "off")}, **rest)
+    return tuning_entry(name, read=OnOff(), constants={**dict.fromkeys(on, "on"), **dict.fromkeys(off, "off")}, **rest)
 
 
 def _flat(lists: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
@@ -49,7 +50,7 @@ def _flat(lists: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
 
 
 _LOADING = (
-    _entry(
+    tuning_entry(
         "load_mode",
         "-lm",
         "--load-mode",
@@ -59,7 +60,7 @@ _LOADING = (
         help="none reads the file, dio past the page cache; mmap leaves the CPU's weights in the page cache, where the kernel and not a"
         " sleeping model gives them back, and a file that shrinks ends the server; mlock is refused; auto is none",
     ),
-    _entry(
+    tuning_entry(
         "lazy_mode",
         "-lzm",
         "--lazy-mode",
@@ -79,7 +80,7 @@ _LOADING = (
     ),
     _switch("no_host", "--no-host", group=WEIGHTS, env="LLAMA_ARG_NO_HOST", help="no pinned host buffers, so that weights can be repacked"),
     _switch("check_tensors", "--check-tensors", group=WEIGHTS, help="look for invalid values in the weights"),
-    _entry(
+    tuning_entry(
         "override_tensor",
         "-ot",
         "--override-tensor",
@@ -90,7 +91,7 @@ _LOADING = (
         help="put tensors whose name matches the regular expression into buffers of this type (CPU, CUDA0, ..)",
     ),
     _switch("cpu_moe", "-cmoe", "--cpu-moe", group=WEIGHTS, env="LLAMA_ARG_CPU_MOE", help="keep the experts of a mixture in host memory"),
-    _entry(
+    tuning_entry(
         "n_cpu_moe",
         "-ncmoe",
         "--n-cpu-moe",
@@ -100,7 +101,7 @@ _LOADING = (
         unit="layers",
         help="the same for the first N layers",
     ),
-    _entry(
+    tuning_entry(
         "n_cpu_ffn",
         "-ncffn",
         "--n-cpu-ffn",
@@ -110,7 +111,7 @@ _LOADING = (
         unit="layers",
         help="keep the dense feed-forward weights of the first N layers in the CPU's memory",
     ),
-    _entry(
+    tuning_entry(
         "override_kv",
         "--override-kv",
         group=WEIGHTS,
@@ -121,7 +122,7 @@ _LOADING = (
 )
 
 _FITTING = (
-    _entry(
+    tuning_entry(
         "fit",
         "-fit",
         "--fit",
@@ -130,7 +131,7 @@ _FITTING = (
         env="LLAMA_ARG_FIT",
         help="where -c, -ngl and the like are not given, choose them so that the model fits into free memory",
     ),
-    _entry(
+    tuning_entry(
         "fit_target_mib",
         "-fitt",
         "--fit-target",
@@ -141,7 +142,7 @@ _FITTING = (
         default_text="1024 MiB",
         help="memory that --fit leaves free on each device; one number for all, or one for each",
     ),
-    _entry(
+    tuning_entry(
         "fit_ctx",
         "-fitc",
         "--fit-ctx",
@@ -170,7 +171,7 @@ _COMPUTING = (
         group=COMPUTING,
         help="let the GPU compute large batches for layers in host memory",
     ),
-    _entry(
+    tuning_entry(
         "rope_scaling",
         "--rope-scaling",
         group=COMPUTING,
@@ -179,7 +180,7 @@ _COMPUTING = (
         default_text="the model's",
         help="how RoPE is stretched beyond the trained context",
     ),
-    _entry(
+    tuning_entry(
         "rope_scale",
         "--rope-scale",
         group=COMPUTING,
@@ -188,7 +189,7 @@ _COMPUTING = (
         default_text="the model's",
         help="stretch the context by this factor; 0 is the model's",
     ),
-    _entry(
+    tuning_entry(
         "rope_freq_base",
         "--rope-freq-base",
         group=COMPUTING,
@@ -197,7 +198,7 @@ _COMPUTING = (
         default_text="the model's",
         help="RoPE's base frequency; 0 is the model's",
     ),
-    _entry(
+    tuning_entry(
         "rope_freq_scale",
         "--rope-freq-scale",
         group=COMPUTING,
@@ -206,7 +207,7 @@ _COMPUTING = (
         default_text="the model's",
         help="one over --rope-scale; 0 is the model's",
     ),
-    _entry(
+    tuning_entry(
         "yarn_orig_ctx",
         "--yarn-orig-ctx",
         group=COMPUTING,
@@ -217,7 +218,7 @@ _COMPUTING = (
         help="context that the model was trained for; 0 is what its file says",
     ),
     *(
-        _entry(
+        tuning_entry(
             name,
             flag,
             group=COMPUTING,
@@ -234,10 +235,10 @@ _COMPUTING = (
         )
     ),
     _switch("warmup", "--warmup", off=("--no-warmup",), group=COMPUTING, help="run once with an empty prompt at the end of the load"),
-    _entry(
+    tuning_entry(
         "cpu_mask", "-C", "--cpu-mask", group=COMPUTING, read=CpuMask(), default_text="all", help="CPUs to compute on, a hexadecimal mask"
     ),
-    _entry(
+    tuning_entry(
         "cpu_range",
         "-Cr",
         "--cpu-range",
@@ -246,7 +247,7 @@ _COMPUTING = (
         default_text="all",
         help="the same as a range; adds to --cpu-mask",
     ),
-    _entry(
+    tuning_entry(
         "prio",
         "--prio",
         group=COMPUTING,
@@ -272,7 +273,7 @@ _EMBEDDINGS = (
         env="LLAMA_ARG_RERANKING",
         help="answer requests that rank documents; means --pooling rank",
     ),
-    _entry(
+    tuning_entry(
         "pooling",
         "--pooling",
         group=EMBEDDINGS,
@@ -281,7 +282,7 @@ _EMBEDDINGS = (
         default_text="the model's",
         help="how one embedding is made of those of the tokens; none gives one for each token",
     ),
-    _entry(
+    tuning_entry(
         "embd_normalize",
         "--embd-normalize",
         group=EMBEDDINGS,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lsm.engine.threads import usable_cores
 from lsm.keeping import Keeping
-from lsm.tuning import Computing, Loading, Steering
+from lsm.tuning import Computing, Loading, Placing, Steering
 from lsm.values import Sampling
 
 AUTO_SLOTS = 4
@@ -39,6 +39,8 @@ class EngineConfig:
     slot_prompt_similarity: float = 0.1
     sampling: Sampling = Sampling()
     loading: Loading = Loading()
+    placing: Placing = Placing()
+    evict_kv: bool = False  # the KV cache will leave too: make room for it
     computing: Computing = Computing()
     keeping: Keeping = Keeping()
     steering: Steering = Steering()

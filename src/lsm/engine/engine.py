@@ -69,10 +69,14 @@ class Engine:
         settle_thread(self._config.computing.cpus, self._config.computing.prio)
         read_header(self._config.path)  # llama.cpp aborts the process on some broken files
         try:
-            self._model = Model.load(self._config.path, self._owner, progress=progress, loading=self._config.loading)
+            self._model = Model.load(
+                self._config.path, self._owner, progress=progress, loading=self._config.loading, placing=self._config.placing
+            )
             self._adapters = load_adapters(self._model, self._config.steering.adapters)
             self._context = self._new_context(self._model)
             self._steer(self._model, self._context)
+            if self._config.evict_kv:
+                self.memory.prepare("kv")
             if self._config.computing.warmup:
                 warm_up(self._model, self._context)
             self._samplers = Samplers(self._model.vocab, self._context.n_ctx_seq)

@@ -76,9 +76,20 @@ def _connect_log() -> None:
 _connect_log()
 
 
-def devices() -> list[dict[str, Any]]:
-    """Every device ggml can use: name, description, type (cpu, gpu, igpu, accel, other), memory_free_bytes, memory_total_bytes."""
-    return [_device(lib.ggml_backend_dev_get(index)) for index in range(lib.ggml_backend_dev_count())]
+def devices(*, memory: bool = True) -> list[dict[str, Any]]:
+    """Every device ggml can use.
+
+    name, description, backend, type (cpu, gpu, igpu, accel, other), can_release (whether what it holds can leave and come back); with
+    `memory` also memory_free_bytes and memory_total_bytes, for which a GPU has to be woken up and keeps some hundred megabytes.
+    """
+    found = [lib.ggml_backend_dev_get(index) for index in range(lib.ggml_backend_dev_count())]
+    return [_device(device) | (_memory(device) if memory else {}) for device in found]
+
+
+def _memory(device: Any) -> dict[str, int]:
+    free, total = ffi.new("size_t *"), ffi.new("size_t *")
+    lib.ggml_backend_dev_memory(device, free, total)
+    return {"memory_free_bytes": free[0], "memory_total_bytes": total[0]}
 
 
 def _device(device: Any) -> dict[str, Any]:
@@ -88,14 +99,12 @@ def _device(device: Any) -> dict[str, Any]:
         lib.GGML_BACKEND_DEVICE_TYPE_IGPU: "igpu",
         lib.GGML_BACKEND_DEVICE_TYPE_ACCEL: "accel",
     }
-    free, total = ffi.new("size_t *"), ffi.new("size_t *")
-    lib.ggml_backend_dev_memory(device, free, total)
     return {
         "name": _text(lib.ggml_backend_dev_name(device)),
         "description": _text(lib.ggml_backend_dev_description(device)),
         "type": types.get(lib.ggml_backend_dev_type(device), "other"),
-        "memory_free_bytes": free[0],
-        "memory_total_bytes": total[0],
+        "backend": _text(lib.ggml_backend_reg_name(lib.ggml_backend_dev_backend_reg(device))),
+        "can_release": bool(lib.lsm_device_can_release(device)),
     }
 
 

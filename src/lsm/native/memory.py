@@ -151,6 +151,10 @@ class DeviceMemory:
         err = message_buffer()
         check(lib.lsm_device_prepare(self.owner, _bits(classes), err, len(err)), err)
 
+    def wait_for_room(self, *classes: MemoryClass | str) -> None:
+        """Until as much room is made as `prepare` will make: for tests and measurements."""
+        lib.lsm_device_wait_for_room(self.owner, _bits(classes))
+
     def let_host_stay(self, yes: bool) -> None:
         """Whether to leave alone what this owner allocates in the host's own memory from now on: it has another device."""
         lib.lsm_device_let_host_stay(self.owner, yes)

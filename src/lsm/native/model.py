@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from lsm.errors import DeviceMemoryError, LoadCancelled, ModelFileError
+from lsm.native.devices import chosen_devices, set_placing
 from lsm.native.library import ffi, lib
 from lsm.native.memory import DeviceMemory, install, owner_scope
 from lsm.native.params import set_loading
 from lsm.native.vocab import Vocab
-from lsm.tuning import AS_IT_COMES, Loading
+from lsm.tuning import AS_IT_COMES, WHERE_IT_FITS, Loading, Placing
 
 if TYPE_CHECKING:
     from lsm.native.adapter import Adapter
@@ -59,16 +60,25 @@ class Model:
         self.adapters: set[Adapter] = set()  # likewise
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], owner: int, *, progress: Progress | None = None, loading: Loading = AS_IT_COMES) -> Self:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        owner: int,
+        *,
+        progress: Progress | None = None,
+        loading: Loading = AS_IT_COMES,
+        placing: Placing = WHERE_IT_FITS,
+    ) -> Self:
         """Read a GGUF file (or the first of a split model's files) into device memory.
 
         Args:
             owner: a positive number, unique among open models; names the model's memory from now on.
             progress: called with 0.0 to 1.0; returning False stops the load.
-            loading: how, and where to.
+            loading: how the weights are read.
+            placing: on which devices. With a GPU among them what stays in the host's memory is not moved.
 
         Raises:
-            ConfigError: `loading` names what does not exist here.
+            ConfigError: `loading` or `placing` names what does not exist here.
             ModelFileError: the file is missing, broken, or of an architecture that this llama.cpp does not know.
             SourceChanged: the file was replaced while it was loaded.
             DeviceMemoryError: the device has no room; nothing is left behind.
@@ -79,10 +89,11 @@ class Model:
         memory = DeviceMemory(owner)
         if owner in _open_owners:
             raise ValueError(f"owner {owner} has an open model already")
+        memory.let_host_stay(bool(chosen_devices(placing)))
         try:
             for part in split_files(path):
                 memory.open_source(part)
-            handle, kept = _load(path, owner, progress, loading)
+            handle, kept = _load(path, owner, progress, loading, placing)
             try:
                 memory.bind_sources()
                 model = cls(handle, owner, path, kept)
@@ -137,11 +148,9 @@ def split_files(path: Path) -> list[Path]:
     return [path.with_name(f"{stem}-{i:05d}-of-{count}.gguf") for i in range(1, int(count) + 1)]
 
 
-def _load(path: Path, owner: int, progress: Progress | None, loading: Loading) -> tuple[Any, object]:
+def _load(path: Path, owner: int, progress: Progress | None, loading: Loading, placing: Placing) -> tuple[Any, object]:
     params = lib.llama_model_default_params()
-    no_devices = ffi.new("ggml_backend_dev_t[1]")  # ends with a null pointer at once; only the CPU's memory can be released so far
-    params.devices = no_devices
-    kept = set_loading(params, loading)
+    kept = set_loading(params, loading) + set_placing(params, placing)
     lib.lsm_device_allocation_failed()  # forget an earlier one
     with owner_scope(owner), _progress_callback(progress) as (callback, stopped):
         params.progress_callback = callback

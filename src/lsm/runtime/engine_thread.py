@@ -173,7 +173,7 @@ class EngineThread:
 
     def _bytes(self) -> dict[str, dict[str, int]]:
         memory = self._engine.memory
-        return {name: {"device": size.device, "host": size.host, "file": size.file} for name in CLASSES for size in (memory.bytes(name),)}
+        return {name: {place: n for place, n in memory.bytes(name)._asdict().items() if place != "released"} for name in CLASSES}
 
     def _call(self, function: Callable[[], None]) -> None:
         try:

@@ -27,6 +27,8 @@ from lsm.engine.normalize import NONE
 from lsm.engine.ranking import rank_prompt
 from lsm.errors import InvalidRequest, NotFound, NotSupported
 from lsm.machines.table import Machine
+from lsm.native.devices import chosen_devices
+from lsm.native.memory import set_shadow
 from lsm.runtime.changes import Changes
 from lsm.runtime.embedding import embed_all
 from lsm.runtime.engine_thread import EngineThread
@@ -218,6 +220,8 @@ async def open_local_host(settings: Settings) -> AsyncIterator[LocalHost]:
         read_header(source.path)  # before anything else: a broken file is a message, not a server
     if template := _template_override(settings):
         ChatTemplate(template, "", "")  # likewise
+    chosen_devices(settings.placing)  # likewise
+    set_shadow(settings.shadow, _shadow_max_bytes(settings))
     arena = settings.arena or default_directory(os.environ)
     changes = Changes()
     observer = Recorder(trace) if (trace := os.environ.get("LSM_TRACE")) else None
@@ -300,10 +304,18 @@ def _engine_config(path: Path, settings: Settings) -> EngineConfig:
         slot_prompt_similarity=settings.slot_prompt_similarity,
         sampling=settings.options.sampling,
         loading=settings.loading,
+        placing=settings.placing,
+        evict_kv=settings.sleep_evict_kv,
         computing=settings.computing,
         keeping=settings.keeping,
         steering=settings.steering,
     )
+
+
+def _shadow_max_bytes(settings: Settings) -> int:
+    if settings.shadow_max_bytes >= 0:
+        return settings.shadow_max_bytes
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
 def _template_override(settings: Settings) -> str:

@@ -13,7 +13,7 @@ from lsm.runtime.engine_port import CLASSES
 from lsm.runtime.owner import Owner
 from lsm.values import Counters
 
-_NO_BYTES = {"device": 0, "host": 0, "file": 0}
+_NO_BYTES = {"device": 0, "host": 0, "file": 0, "pinned": 0, "registered": 0}
 
 
 def document(owners: Iterable[tuple[Owner, Path]], arena: Path, budget_bytes: int | None) -> dict[str, Any]:
