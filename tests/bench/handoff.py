@@ -136,20 +136,29 @@ def router(program: Path, paths: list[Path], threads: int) -> Iterator[list[Ask]
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         for path in paths:
             (folder / path.name).symlink_to(path.resolve())
+        client, _ = stack.enter_context(peer(program, ["--models-dir", folder, "--models-max", 1, "-c", 4096, "-np", 1, "-t", threads]))
+        yield [_ask(client, path.stem) for path in paths]
+
+
+@contextmanager
+def peer(program: Path, arguments: list[object]) -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
+    """A llama-server that answers, and its process."""
+    with ExitStack() as stack:
         port = _free_port()
-        command = [program, "--models-dir", folder, "--models-max", "1", "--port", port, "-c", 4096, "-np", 1, "-t", threads, "--no-ui"]
+        command = [program, *arguments, "--port", port, "--no-ui"]
         process = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         stack.callback(process.wait)
         stack.callback(process.terminate)
         client = stack.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=300))
-        _wait_until_it_answers(client, process)
-        yield [_ask(client, path.stem) for path in paths]
+        wait_until(process, lambda: client.get("/health").status_code == 200)
+        yield client, process
 
 
-def _wait_until_it_answers(client: httpx.Client, process: subprocess.Popen[bytes]) -> None:
+def wait_until(process: subprocess.Popen[bytes], condition: Callable[[], bool]) -> None:
+    """Until the peer says so; ends the program if the peer ends."""
     while process.poll() is None:
         try:
-            if client.get("/health").status_code == 200:
+            if condition():
                 return
         except httpx.TransportError:
             pass
