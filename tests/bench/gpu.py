@@ -89,7 +89,7 @@ def one_shadow(model: Model, options: argparse.Namespace, bare: int) -> None:
     restored = seconds_of(lambda: model.memory.restore(*CLASSES))
     first = seconds_of(lambda: repeat_last(context, tokens))
     same = repeat_last(context, tokens).tobytes() == expected.tobytes()
-    print(f"  all: release {1e3 * released:.1f} ms, restore {1e3 * restored:.1f} ms, then first token {1e3 * first:.1f} ms, steady {1e3 * steady:.1f} ms")
+    print(f"  all: release {ms(released)}, restore {ms(restored)}, then first token {ms(first)}, steady {ms(steady)}")
     print(f"  device memory: loaded {before / MiB:.0f}, cold {cold / MiB:.0f}, above the bare context {(cold - bare) / MiB:.0f} MiB")
     print(f"  copies: {places(model)}; logits {'are the same bits' if same else 'DIFFER'}")
 
@@ -102,9 +102,9 @@ def report_class(model: Model, context: Context, name: str, size: int, copied: i
         restore.append(seconds_of(lambda: model.memory.restore(name)))
     there, back = copy_seconds(copied) if copied else (0.0, 0.0)
     ratio = f"{statistics.median(restore) / there:15.3f}" if copied else ""
-    times = f"{1e3 * statistics.median(release):7.1f} ms {1e3 * statistics.median(restore):7.1f} ms"
-    print(f"  {name:<8} {size / MiB:8.1f} MiB {copied / MiB:8.1f} MiB {times}  {1e3 * there:7.1f} ms {1e3 * back:7.1f} ms {ratio}")
-    print(f"  {'':<8} first release {1e3 * release[0]:.1f} ms, first restore {1e3 * restore[0]:.1f} ms, slowest {1e3 * max(release):.1f} and {1e3 * max(restore):.1f} ms")
+    times = f"{ms(statistics.median(release))} {ms(statistics.median(restore))}  {ms(there)} {ms(back)}"
+    print(f"  {name:<8} {size / MiB:8.1f} MiB {copied / MiB:8.1f} MiB {times} {ratio}")
+    print(f"  {'':<8} first {ms(release[0])} and {ms(restore[0])}, slowest {ms(max(release))} and {ms(max(restore))}")
 
 
 def leave(model: Model, context: Context) -> None:
@@ -134,7 +134,12 @@ def kv_bytes(model: Model, n_tokens: int, n_ctx: int) -> int:
 
 def places(model: Model) -> str:
     sizes = [model.memory.bytes(name) for name in CLASSES]
-    return ", ".join(f"{place} {sum(getattr(size, place) for size in sizes) / MiB:.0f} MiB" for place in ("file", "registered", "pinned", "host"))
+    totals = {place: sum(getattr(size, place) for size in sizes) for place in ("file", "registered", "pinned", "host")}
+    return ", ".join(f"{place} {total / MiB:.0f} MiB" for place, total in totals.items())
+
+
+def ms(seconds: float) -> str:
+    return f"{1e3 * seconds:7.1f} ms"
 
 
 def seconds_of(act: Callable[[], object]) -> float:
@@ -212,7 +217,7 @@ def idle_sleep(program: Path, path: Path, n_ctx: int, tokens: list[int], n: int 
             handoff.wait_until(process, lambda: client.get("/props").json().get("is_sleeping") is True)
             asleep = used_bytes()
             seconds.append(seconds_of(ask))
-    print(f"llama-server, idle sleep: median {1e3 * statistics.median(seconds):.0f} ms of {n}; device memory when asleep {asleep / MiB:.0f} MiB")
+    print(f"llama-server, idle sleep: median {ms(statistics.median(seconds))} of {n}; device memory when asleep {asleep / MiB:.0f} MiB")
     return statistics.median(seconds)
 
 
