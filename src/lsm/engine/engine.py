@@ -13,6 +13,7 @@ from time import perf_counter_ns
 from lsm.engine.checkpoints import Spacing
 from lsm.engine.config import EngineConfig
 from lsm.engine.decoder import ContextDecoder, embedding_limits
+from lsm.engine.fitting import context_settings, fit_config
 from lsm.engine.gguf_header import read_header
 from lsm.engine.limits import Limits
 from lsm.engine.model_defaults import sampling_defaults
@@ -44,7 +45,7 @@ class Engine:
     """
 
     def __init__(self, config: EngineConfig, owner: int, new_instance: NewInstance, clock_ns: Callable[[], int] = perf_counter_ns) -> None:
-        self._config = config
+        self._wanted = self._config = config
         self._owner = owner
         self._new_instance = new_instance
         self._clock_ns = clock_ns
@@ -67,7 +68,8 @@ class Engine:
         assert self._model is None, "loaded already"
         start_ns = self._clock_ns()
         settle_thread(self._config.computing.cpus, self._config.computing.prio)
-        read_header(self._config.path)  # llama.cpp aborts the process on some broken files
+        header = read_header(self._wanted.path)  # llama.cpp aborts the process on some broken files
+        self._config = fit_config(self._wanted, header)
         try:
             self._model = Model.load(
                 self._config.path, self._owner, progress=progress, loading=self._config.loading, placing=self._config.placing
@@ -89,23 +91,7 @@ class Engine:
             raise
 
     def _new_context(self, model: Model) -> Context:
-        config, n_slots = self._config, _n_slots(self._config, model)
-        return Context(
-            model,
-            self._owner,
-            n_ctx=config.n_ctx,
-            n_seq_max=n_slots,
-            kv_unified=config.shares_cells,
-            threads=config.n_threads,
-            threads_batch=config.n_threads_batch,
-            n_batch=max(config.n_batch, n_slots),
-            n_ubatch=_n_ubatch(config, n_slots),
-            flash_attn=config.flash_attn,
-            type_k=config.cache_type_k,
-            type_v=config.cache_type_v,
-            swa_full=config.swa_full,
-            computing=config.computing,
-        )
+        return Context(model, self._owner, **context_settings(self._config, _n_slots(self._config, model)))
 
     def _steer(self, model: Model, context: Context) -> None:
         steering = self._config.steering
@@ -267,11 +253,6 @@ class Engine:
 def _n_slots(config: EngineConfig, model: Model) -> int:
     """A context remembers one text that an encoder has read."""
     return 1 if model.has_encoder and model.has_decoder else config.n_slots
-
-
-def _n_ubatch(config: EngineConfig, n_slots: int) -> int:
-    """For embeddings llama.cpp plans a computation in which every slot has an equal part."""
-    return max(config.n_ubatch // n_slots, 1) * n_slots if config.computing.embeds else config.n_ubatch
 
 
 def _n_ctx_slot(model: Model, context: Context) -> int:

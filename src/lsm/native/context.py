@@ -4,43 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lsm.errors import ConfigError, DeviceMemoryError, InvalidRequest, NotSupported, ServerError
+from lsm.errors import DeviceMemoryError, InvalidRequest, NotSupported, ServerError
 from lsm.native.adapter import Adapter
 from lsm.native.checks import check, message_buffer
+from lsm.native.context_params import CACHE_TYPES, ContextSettings, context_params
 from lsm.native.library import ffi, lib
 from lsm.native.memory import MemoryClass, owner_scope
 from lsm.native.model import Model
-from lsm.native.params import POOLING_NAMES, lookup, set_computing
+from lsm.native.params import POOLING_NAMES
 from lsm.native.sampler import Sampler
 from lsm.native.states import SequenceStates
 from lsm.native.vocab import Tokens
-from lsm.tuning import AS_THE_MODEL_SAYS, Computing
 
 __all__ = ["CACHE_TYPES", "Context", "Step"]
 
 Floats = NDArray[np.float32]
-
-CACHE_TYPES = {
-    "f32": lib.GGML_TYPE_F32,
-    "f16": lib.GGML_TYPE_F16,
-    "bf16": lib.GGML_TYPE_BF16,
-    "q8_0": lib.GGML_TYPE_Q8_0,
-    "q4_0": lib.GGML_TYPE_Q4_0,
-    "q4_1": lib.GGML_TYPE_Q4_1,
-    "iq4_nl": lib.GGML_TYPE_IQ4_NL,
-    "q5_0": lib.GGML_TYPE_Q5_0,
-    "q5_1": lib.GGML_TYPE_Q5_1,
-}
-FLASH_ATTENTION = {
-    "auto": lib.LLAMA_FLASH_ATTN_TYPE_AUTO,
-    "on": lib.LLAMA_FLASH_ATTN_TYPE_ENABLED,
-    "off": lib.LLAMA_FLASH_ATTN_TYPE_DISABLED,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +45,7 @@ class Context(SequenceStates):
 
     Args:
         owner: the owner of its memory, normally the model's.
-        n_ctx: positions for all sequences together; 0: as many as the model was trained for.
-        kv_unified: one cache that all sequences share, rather than an equal part for each.
-        flash_attn: auto, on or off.  type_k, type_v: a key of CACHE_TYPES.
-        n_outputs_max: rows with logits in one batch; 0: one for each sequence. Each costs n_vocab floats of compute memory, so
-            llama.cpp's own default of n_batch costs half a gigabyte where the vocabulary is large. For embeddings, and in a model with an
-            encoder, it is n_batch.
-        n_outputs_max_per_seq: of these, rows of one sequence where the device samples, 0: all; a batch with more has code -1.
-        computing: the rest.
+        settings: see `ContextSettings`.
 
     Raises:
         ConfigError: a value that llama.cpp does not know.
@@ -77,47 +53,15 @@ class Context(SequenceStates):
         ServerError: llama.cpp refuses this combination; its log says why.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        owner: int,
-        *,
-        n_ctx: int,
-        n_seq_max: int,
-        kv_unified: bool,
-        threads: int,
-        threads_batch: int,
-        n_batch: int = 2048,
-        n_ubatch: int = 512,
-        flash_attn: str = "auto",
-        type_k: str = "f16",
-        type_v: str = "f16",
-        swa_full: bool = False,
-        n_outputs_max: int = 0,
-        n_outputs_max_per_seq: int = 0,
-        computing: Computing = AS_THE_MODEL_SAYS,
-    ) -> None:
-        pooled = computing.pooling_wanted or model.meta(f"{model.architecture}.pooling_type")
-        if computing.embeds and pooled not in (None, "none", "0") and min(n_ubatch, n_ctx or n_ubatch) % n_seq_max:
-            raise ConfigError(f"n_ubatch: for pooled embeddings it must be a multiple of the {n_seq_max} sequences")  # or it aborts
-        params = lib.llama_context_default_params()
-        params.n_ctx, params.n_batch, params.n_ubatch, params.n_seq_max = n_ctx, n_batch, n_ubatch, n_seq_max
-        params.n_threads, params.n_threads_batch = threads, threads_batch
-        params.flash_attn_type = lookup(FLASH_ATTENTION, flash_attn, "flash_attn")
-        params.type_k = lookup(CACHE_TYPES, type_k, "type_k")
-        params.type_v = lookup(CACHE_TYPES, type_v, "type_v")
-        params.kv_unified, params.swa_full = kv_unified, swa_full
-        set_computing(params, computing)
-        params.no_perf = True
-        self.n_outputs_max = n_batch if computing.embeds or model.has_encoder else max(n_outputs_max, n_seq_max)
-        params.n_outputs_max = self.n_outputs_max
-        params.n_outputs_max_per_seq = n_outputs_max_per_seq
+    def __init__(self, model: Model, owner: int, **settings: Unpack[ContextSettings]) -> None:
+        pooling = model.meta(f"{model.architecture}.pooling_type")
+        params = context_params(has_encoder=model.has_encoder, pooled_by_itself=pooling not in (None, "0"), **settings)
         lib.lsm_device_allocation_failed()  # forget an earlier one
         with owner_scope(owner):
             self.handle = lib.llama_init_from_model(model.handle, params)
         if not self.handle:
             if lib.lsm_device_allocation_failed():
-                raise DeviceMemoryError(f"the device has no room for a context of {n_ctx} positions; lower n_ctx or free some memory")
+                raise DeviceMemoryError(f"the device has no room for a context of {params.n_ctx} positions; lower n_ctx, or free memory")
             raise ServerError("llama.cpp refuses to make a context with these settings; its log says why")
         self.owner = owner
         lib.lsm_device_watch_context(owner, self.handle)
@@ -129,12 +73,12 @@ class Context(SequenceStates):
         self.n_batch: int = lib.llama_n_batch(self.handle)
         self.n_ubatch: int = lib.llama_n_ubatch(self.handle)
         self.n_seq_max: int = lib.llama_n_seq_max(self.handle)
+        self.n_outputs_max: int = params.n_outputs_max
         self.has_memory = bool(self._memory)
         self.has_encoder = model.has_encoder
         self.n_rs_seq: int = lib.llama_n_rs_seq(self.handle)
         self.can_shift = bool(self._memory and lib.llama_memory_can_shift(self._memory))
-        self.kv_unified = kv_unified
-        self.has_memory = bool(self._memory)
+        self.kv_unified = bool(params.kv_unified)
         self.is_causal = bool(lib.llama_get_causal_attn(self.handle))
         self.pooling = POOLING_NAMES.get(lib.llama_pooling_type(self.handle), "unknown")
         self.n_vocab = model.vocab.n_tokens
