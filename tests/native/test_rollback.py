@@ -11,7 +11,7 @@ import pytest
 
 from lsm.native.context import Context
 from lsm.native.model import Model
-from lsm.native.rollback import Rollback, probe_rollback
+from lsm.native.rollback import Rollback, probe_memory
 
 KINDS = {"tiny_llama": Rollback.PART, "tiny_gemma3": Rollback.PART, "tiny_mamba": Rollback.FULL, "tiny_jamba": Rollback.FULL}
 Find = Callable[[str], Path]
@@ -47,7 +47,7 @@ def logits(context: Context, tokens: list[int], start: int, sequence: int = 0) -
 def test_the_probe_knows_each_kind_of_memory(name: str, kind: Rollback, tiny: Find, owner: int) -> None:
     """S11: decode 2 tokens and try a partial seq_rm; the memory is as empty as before."""
     with context_of(tiny(name), owner) as context:
-        assert probe_rollback(context) is kind
+        assert probe_memory(context).rollback is kind
         assert context.seq_pos_max(0) == -1
 
 

@@ -38,14 +38,16 @@ def folder(tmp_path: Path) -> Iterator[SlotFolder]:
 
 
 def read(folder: SlotFolder, name: str = "a", model: str = "mine") -> SlotContent:
-    return folder.read(name, model, AMPLE, ())[0]
+    return folder.read(name, model, AMPLE, ()).content
 
 
 def test_what_is_written_is_read(folder: SlotFolder, tmp_path: Path) -> None:
     """S31: tokens and state from the file; adapters and snapshots from the one beside it."""
     n_bytes = folder.write("a", CONTENT, "mine")
-    content, n_read = folder.read("a", "mine", AMPLE, ())
-    assert n_bytes == n_read == (tmp_path / "a").stat().st_size
+    found = folder.read("a", "mine", AMPLE, ())
+    content = found.content
+    assert found.is_sound
+    assert n_bytes == found.size_bytes == (tmp_path / "a").stat().st_size
     assert content.held.tokens.tolist() == [5, 6, 7] and content.held.adapters == (0.5,)
     assert content.state[8:].tobytes() == STATE[8:].tobytes()
     assert [(entry.n_tokens, entry.state.tolist()) for entry in content.checkpoints] == [(1, [1, 2]), (3, [3])]
@@ -56,8 +58,8 @@ def test_a_file_of_llama_server_needs_nothing_beside_it(folder: SlotFolder, tmp_
     """S31: it has no digest; the adapters are taken to be those that act now."""
     folder.write("a", CONTENT, "mine")
     (tmp_path / "a.lsm").unlink()
-    content = folder.read("a", "mine", AMPLE, (1.0,))[0]
-    assert (content.held.adapters, content.checkpoints) == ((1.0,), ())
+    found = folder.read("a", "mine", AMPLE, (1.0,))
+    assert (found.content.held.adapters, found.content.checkpoints, found.is_sound) == ((1.0,), (), False)
 
 
 def test_each_bit_that_changes_is_noticed(folder: SlotFolder, tmp_path: Path) -> None:

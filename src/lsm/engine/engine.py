@@ -22,6 +22,7 @@ from lsm.engine.ports import NewInstance
 from lsm.engine.samplers import Samplers, check_defaults
 from lsm.engine.scheduler import Scheduler
 from lsm.engine.slot_content import SlotJob
+from lsm.engine.state_shape import learn_shape
 from lsm.engine.steering import describe, load_adapters, read_control_vectors
 from lsm.engine.threads import settle_thread
 from lsm.errors import InvalidRequest, LsmError
@@ -29,7 +30,7 @@ from lsm.native.adapter import Adapter
 from lsm.native.context import Context
 from lsm.native.memory import DeviceMemory
 from lsm.native.model import Model
-from lsm.native.rollback import Rollback, probe_rollback
+from lsm.native.rollback import N_TOKENS, Rollback, probe_memory
 from lsm.native.vocab import Vocab
 from lsm.native.warmup import warm_up
 from lsm.values import Counters, ModelFacts, Sampling, SlotInfo
@@ -102,7 +103,8 @@ class Engine:
     def _new_scheduler(self, model: Model, context: Context, samplers: Samplers) -> Scheduler:
         config = self._config
         n_swa = 0 if config.swa_full else model.n_swa
-        rollback = probe_rollback(context)
+        probed = probe_memory(context)
+        rollback = probed.rollback
         needs_snapshots = n_swa > 0 or rollback in (Rollback.FULL, Rollback.BOUNDED)
         limits = Limits(
             n_slots=context.n_seq_max,
@@ -112,6 +114,7 @@ class Engine:
             shares_cells=config.shares_cells,
             similarity_min=config.slot_prompt_similarity,
             can_trim=rollback is Rollback.PART,
+            state_shape=None if probed.state is None else learn_shape(probed.state, N_TOKENS),
             cache_limit_bytes=0 if config.computing.embeds or rollback is Rollback.NO else config.keeping.cache_limit_bytes,
             cache_limit_tokens=context.n_ctx,
             cache_idle_slots=config.keeping.cache_idle_slots,

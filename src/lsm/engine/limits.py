@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lsm.engine.checkpoints import Spacing
+from lsm.engine.state_shape import StateShape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,7 @@ class Limits:
     cache_limit_bytes: int | None = 0  # of prompts kept in host memory; 0: none are; None: no limit
     cache_limit_tokens: int = 0  # raised to what fits into the bytes
     cache_idle_slots: bool = False
+    state_shape: StateShape | None = None  # what states of this memory look like; None: of a kind that cannot be checked
     spacing: Spacing = Spacing(n_max=0, min_step=0, n_batch=1, n_ubatch=1)
     n_ubatch: int = 512  # most tokens in one computation
     generates: bool = True  # False: the model makes embeddings only

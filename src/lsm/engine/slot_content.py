@@ -27,11 +27,12 @@ class SaveSlot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadSlot:
-    """The state's header is overwritten."""
+    """The state's header is overwritten.  `is_sound`: its bytes are known to be those that a server wrote."""
 
     id: str
     slot: int
     content: SlotContent
+    is_sound: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from lsm.engine.prompt_cache import Held
 from lsm.engine.rewinding import Rewinding
 from lsm.engine.slot import Slot
 from lsm.engine.slot_content import EraseSlot, LoadSlot, SaveSlot, SlotContent, SlotDone, SlotJob
+from lsm.engine.slot_file import Damaged
 from lsm.errors import InvalidRequest, LsmError, ServerError
 
 
@@ -66,6 +67,8 @@ class SlotJobs:
             case SaveSlot():
                 return SlotDone(slot.n, self._content(slot))
             case LoadSlot():
+                if not job.is_sound:
+                    self._check_state(job.content)
                 return self._loaded(slot, job.content)
             case EraseSlot():
                 n_tokens = slot.n
@@ -100,6 +103,15 @@ class SlotJobs:
             raise InvalidRequest(f"Unable to restore slot: its {len(tokens)} tokens do not fit into the slot's context of {slot.n_ctx}")
         if not content.held.spans and len(tokens) and not (0 <= tokens.min() and tokens.max() < self._n_vocab):
             raise InvalidRequest("Unable to restore slot: it has tokens that this model does not know")
+
+    def _check_state(self, content: SlotContent) -> None:
+        shape = self._limits.state_shape
+        if shape is None:
+            raise InvalidRequest("Unable to restore slot: no file tells its digest, and states of this model cannot be checked without")
+        try:
+            shape.check(content.state, len(content.held.tokens))
+        except Damaged as damaged:
+            raise InvalidRequest(f"Unable to restore slot: {damaged}") from None
 
     def _put(self, slot: Slot, held: Held, state: State, checkpoints: Checkpoints) -> bool:
         self._rewinding.clear(slot)

@@ -14,7 +14,7 @@ import os
 import secrets
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +40,15 @@ def check_name(name: str) -> None:
     is_odd = not name or name[0] in ". " or name[-1] in ". " or ".." in name or FORBIDDEN & set(name) or name.endswith(SUFFIX)
     if is_control or is_odd or len(name.encode()) > NAME_BYTES_MAX:
         raise InvalidRequest(f"Invalid filename: it must be a plain name of at most {NAME_BYTES_MAX} bytes that does not end in {SUFFIX}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Read:
+    """`is_sound`: a digest vouches for the bytes."""
+
+    content: SlotContent
+    size_bytes: int
+    is_sound: bool
 
 
 @contextlib.contextmanager
@@ -88,8 +97,8 @@ class SlotFolder:
             raise ServerError(f"Unable to save slot: {error.strerror}") from None
         return sum(len(part) for part in parts)
 
-    def read(self, name: str, model: str, size_max_bytes: int, adapters: Scales) -> tuple[SlotContent, int]:
-        """The content, and the bytes of the file.
+    def read(self, name: str, model: str, size_max_bytes: int, adapters: Scales) -> Read:
+        """What is in the file.
 
         size_max_bytes: what a state of this model can have at most.  adapters: which acted, where nobody wrote it down.
 
@@ -103,7 +112,7 @@ class SlotFolder:
             why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error) or "it is larger than the free memory"
             raise InvalidRequest(f"Unable to restore slot: '{name}': {why}") from None
         if notes is None:
-            return replace(content, held=replace(content.held, adapters=adapters)), size_bytes
+            return Read(replace(content, held=replace(content.held, adapters=adapters)), size_bytes, is_sound=False)
         if notes.digest != digest:
             remedy = f"it is damaged; if another program wrote it since, remove '{name}{SUFFIX}'"
             raise InvalidRequest(f"Unable to restore slot: '{name}' is not what was saved: {remedy}")
@@ -112,7 +121,7 @@ class SlotFolder:
         held = replace(content.held, adapters=notes.adapters)
         if [entry.n_tokens for entry in notes.checkpoints if entry.n_tokens > len(held.tokens)]:
             raise InvalidRequest(f"Unable to restore slot: '{name}{SUFFIX}' has snapshots of more tokens than '{name}'")
-        return SlotContent(held, content.state, notes.checkpoints), size_bytes
+        return Read(SlotContent(held, content.state, notes.checkpoints), size_bytes, is_sound=True)
 
     def _notes(self, name: str) -> Notes | None:
         try:

@@ -46,11 +46,11 @@ class SlotFiles:
         folder, start_s = self._opened(filename), trio.current_time()
         size_max_bytes = SPARE_BYTES + 2 * sum(owner.bytes.get("kv", {}).values())
         mark = await self._mark(owner.alias)
-        content, n_bytes = await self._on_disk(folder.read, filename, mark, size_max_bytes, owner.adapter_scales)
-        done = await owner.do_slot_job(LoadSlot(uuid.uuid4().hex, slot, content))
+        found = await self._on_disk(folder.read, filename, mark, size_max_bytes, owner.adapter_scales)
+        done = await owner.do_slot_job(LoadSlot(uuid.uuid4().hex, slot, found.content, found.is_sound))
         n_again = done.n_tokens - done.n_resumable
         degraded = "" if n_again <= 1 else f"this model's memory cannot go back: the same prompt again decodes its last {n_again} tokens"
-        return _result(slot, filename, done.n_tokens, n_bytes, start_s, degraded)
+        return _result(slot, filename, done.n_tokens, found.size_bytes, start_s, degraded)
 
     async def erase(self, owner: Owner, slot: int) -> int:
         """See `lsm.api.Host.erase_slot`."""
