@@ -17,7 +17,7 @@ from lsm.engine.gguf_header import read_header
 from lsm.errors import ModelFileError, ServerError
 from lsm.native.context import Context
 from lsm.native.model import Model
-from lsm.tuning import Loading
+from lsm.tuning import Loading, Placing
 from tests.engine.fake_memory import MIB, FakeModel
 from tests.engine.loaded import loaded
 
@@ -126,16 +126,61 @@ def test_each_slot_gets_a_whole_context_of_a_divided_cache(tiny_llama: Path, own
 
 
 def test_placements_end_up_behind_those_of_the_user() -> None:
-    """S21: as overrides of tensors."""
-    plan = Plan(n_ctx=1, placements=(("b", "CPU"),))
-    assert fitting.with_placements(Loading(override_tensor=(("a", "CPU"),)), plan).override_tensor == (("a", "CPU"), ("b", "CPU"))
+    """S21: as overrides of tensors; layers and shares as --gpu-layers and --tensor-split would."""
+    plan = Plan(n_ctx=1, gpu_layers=5, tensor_split=(2, 3), placements=(("b", "CPU"),))
+    made = fitting.planned(config(Path("m.gguf"), loading=Loading(override_tensor=(("a", "CPU"),))), plan)
+    assert made.loading.override_tensor == (("a", "CPU"), ("b", "CPU"))
+    assert (made.n_ctx, made.placing.gpu_layers, made.placing.tensor_split) == (1, 5, (2.0, 3.0))
+
+
+@pytest.fixture
+def with_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fitting, "chosen_devices", lambda placing: ("GPU0",))
+
+
+@pytest.mark.usefixtures("with_a_gpu")
+def test_a_small_gpu_gets_fewer_layers_rather_than_a_failed_load(tiny_llama: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """S21: also where the context was chosen."""
+    model = FakeModel([600 * MIB])
+    with caplog.at_level(logging.INFO, "lsm.engine"):
+        fitted = fit_config(
+            config(tiny_llama, n_ctx=2048, loading=Loading(fit_target_mib=(100,))),
+            read_header(tiny_llama),
+            lambda wanted, plan: model.measure(plan),
+        )
+    assert fitted.n_ctx == 2048 and 0 < fitted.placing.gpu_layers < 9
+    assert f"{fitted.placing.gpu_layers} layers on devices" in caplog.text
+
+
+@pytest.mark.usefixtures("with_a_gpu")
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"placing": Placing(gpu_layers=3)}, "--gpu-layers"),
+        ({"placing": Placing(tensor_split=(1.0,))}, "--tensor-split"),
+        ({"placing": Placing(split_mode="row")}, "--split-mode row"),
+        ({"loading": Loading(cpu_moe=True)}, "--cpu-moe"),
+    ],
+)
+def test_layers_that_the_user_placed_stay(changes: dict[str, Any], named: str, tiny_llama: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """S21 step 3: and the log says which flag holds them."""
+    wanted = config(tiny_llama, **changes)
+    model = FakeModel([300 * MIB])
+    fitted = fit_config(wanted, read_header(tiny_llama), lambda wanted, plan: model.measure(plan))
+    assert (fitted.placing, fitted.loading) == (wanted.placing, wanted.loading)
+    assert named in caplog.text
+
+
+def test_free_memory_of_a_device_by_name() -> None:
+    """S21: what a model may take without a look."""
+    assert 0 < fitting.native.free_memory_bytes("CPU") <= fitting.native.host_memory_bytes()
 
 
 def test_a_loaded_engine_keeps_to_what_was_fitted(tiny_llama: Path, owner: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """S21: and is fitted anew with the next load."""
     model = FakeModel([], n_layer=2, host_total=2000 * MIB, n_ctx_train=4096, cell=128 * 1024)
     monkeypatch.setattr(fitting, "measure_file", lambda config, plan: model.measure(plan))
-    monkeypatch.setattr(fitting, "_is_small", lambda *arguments: False)
+    monkeypatch.setattr(fitting, "_room_bytes", lambda devices: 0)
     with loaded(tiny_llama, owner, n_ctx=0, loading=Loading(fit_ctx=256)) as engine:
         assert 256 <= engine.slots()[0].n_ctx < 4096
         engine.close()

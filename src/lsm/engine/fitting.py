@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from lsm.engine.config import EngineConfig
 from lsm.engine.fit import fit
-from lsm.engine.fit_plan import Bounds, Measured, Plan, Use
+from lsm.engine.fit_plan import Bounds, Fitted, Measured, Plan, Use
 from lsm.engine.gguf_header import GgufHeader
 from lsm.errors import LsmError
 from lsm.native import measure as native
 from lsm.native.context_params import ContextSettings
+from lsm.native.devices import chosen_devices
 from lsm.native.model import split_files
-from lsm.tuning import Loading
 
 MIB = 1 << 20
 COMPUTE_ALLOWANCE_BYTES = 1 << 30  # beside weights and KV cache, where nothing is measured
@@ -46,55 +47,81 @@ def context_settings(config: EngineConfig, n_slots: int) -> ContextSettings:
 
 
 def fit_config(config: EngineConfig, header: GgufHeader, measure: MeasureFile | None = None) -> EngineConfig:
-    """`config`, with a context that memory has room for where none was chosen.  What cannot be measured stays as it is: the load will tell.
+    """`config`, with the context and the layers on devices that memory has room for, where these were not chosen.
 
-    With the KV cache in parts each slot gets a whole context, if there is room.
+    With the KV cache in parts each slot gets a whole context, if there is room.  What cannot be measured stays: the load will tell why.
+    Raises `ConfigError`: a device that there is not.
     """
-    if not config.loading.fit or config.n_ctx:
+    devices = chosen_devices(config.placing)
+    if not config.loading.fit or (config.n_ctx and not devices):
         return config
     n_streams = 1 if config.shares_cells else config.n_slots
-    n_ctx_train = _integer(header, "context_length")
-    whole = replace(config, n_ctx=n_ctx_train * n_streams if n_streams > 1 else 0)
-    limit_bytes = memory_limit_bytes()
-    if measure is None and _is_small(whole, header, n_streams, limit_bytes):
-        return whole
+    n_ctx_whole = config.n_ctx or _integer(header, "context_length") * n_streams
+    margins = tuple(mib * MIB for mib in config.loading.fit_target_mib)
+    if measure is None and _at_most_bytes(config, header, n_ctx_whole) <= _room_bytes(devices) - margins[0]:
+        return replace(config, n_ctx=config.n_ctx or (n_ctx_whole if n_streams > 1 else 0))
     bounds = Bounds(
+        n_ctx=config.n_ctx,
         n_ctx_min=config.loading.fit_ctx,
         n_streams=n_streams,
-        margins=tuple(mib * MIB for mib in config.loading.fit_target_mib),
+        margins=margins,
+        fixed=_why_fixed(config),
+        n_placements_max=native.placements_max(),
     )
     try:
         fitted = fit(bounds, lambda plan: (measure or measure_file)(config, plan))
     except LsmError as error:
         log.debug("memory was not fitted: %s", error.message)
         return config
-    if fitted.missing:
-        log.warning("%s does not fit into memory, and is tried all the same: %s", config.path.name, fitted.missing)
-    if 0 < fitted.plan.n_ctx < n_ctx_train * n_streams:
-        log.info(
-            "a context of %d tokens instead of %d leaves %d MiB of memory free (--fit-target; --ctx-size chooses another)",
-            fitted.plan.n_ctx, n_ctx_train * n_streams, config.loading.fit_target_mib[0],
-        )  # fmt: skip
-    return replace(config, n_ctx=fitted.plan.n_ctx, loading=with_placements(config.loading, fitted.plan))
+    _tell(config, fitted, n_ctx_whole)
+    return planned(config, fitted.plan)
 
 
 def measure_file(config: EngineConfig, plan: Plan) -> Measured:
     """What the plan takes, by a load in which nothing is allocated.  Raises `LsmError`."""
-    planned = replace(config, n_ctx=plan.n_ctx, loading=with_placements(config.loading, plan))
-    sizes = native.measure(config.path, planned.loading, **context_settings(planned, config.n_slots))
+    wanted = planned(config, plan)
+    sizes = native.measure(config.path, wanted.loading, wanted.placing, **context_settings(wanted, config.n_slots))
     host = _use(sizes.host)
-    limit_bytes = memory_limit_bytes()
     return Measured(
         devices=tuple(map(_use, sizes.devices)),
-        host=replace(host, total=min(host.total, limit_bytes or host.total)),
+        host=replace(host, total=min(host.total, memory_limit_bytes() or host.total)),
         n_layer=sizes.n_layer,
         n_ctx_train=sizes.n_ctx_train,
         n_expert=sizes.n_expert,
     )
 
 
-def with_placements(loading: Loading, plan: Plan) -> Loading:
-    return replace(loading, override_tensor=(*loading.override_tensor, *plan.placements)) if plan.placements else loading
+def planned(config: EngineConfig, plan: Plan) -> EngineConfig:
+    """`config` as the plan says; the user's own placements go before the plan's."""
+    placing = config.placing
+    if plan.gpu_layers is not None:
+        placing = replace(placing, gpu_layers=plan.gpu_layers, tensor_split=tuple(map(float, plan.tensor_split)))
+    loading = replace(config.loading, override_tensor=(*config.loading.override_tensor, *plan.placements))
+    return replace(config, n_ctx=plan.n_ctx, placing=placing, loading=loading)
+
+
+def _why_fixed(config: EngineConfig) -> str:
+    """The choice of the user with which layers cannot be moved; empty: none."""
+    choices = {
+        "--gpu-layers": config.placing.gpu_layers >= 0,
+        "--tensor-split": bool(config.placing.tensor_split),
+        f"--split-mode {config.placing.split_mode}": config.placing.split_mode in ("row", "tensor"),
+        "--override-tensor, --cpu-moe or one of its kind": bool(config.loading.placements),
+    }
+    return next((f"{flag} is given" for flag, is_given in choices.items() if is_given), "")
+
+
+def _tell(config: EngineConfig, fitted: Fitted, n_ctx_whole: int) -> None:
+    plan, name = fitted.plan, config.path.name
+    if fitted.missing:
+        log.warning("%s does not fit into memory, and is tried all the same: %s", name, fitted.missing)
+    if 0 < plan.n_ctx < n_ctx_whole:
+        log.info(
+            "%s: a context of %d tokens instead of %d, for which there is memory; --ctx-size chooses another", name, plan.n_ctx, n_ctx_whole
+        )
+    if plan.gpu_layers is not None:
+        n_part = len(plan.placements)
+        log.info("%s: %d layers on devices, %d of them in part; the rest is in host memory", name, plan.gpu_layers, n_part)
 
 
 def memory_limit_bytes() -> int:
@@ -108,18 +135,24 @@ def memory_limit_bytes() -> int:
     return 0
 
 
-def _is_small(config: EngineConfig, header: GgufHeader, n_streams: int, limit_bytes: int) -> bool:
-    """Whether the model fits by so much that nothing need be measured: that takes as long as reading its vocabulary."""
+def _room_bytes(devices: Sequence[str]) -> int:
+    """Free memory of the one device, or the host's where there is none; of several nothing is certain: 0."""
+    if len(devices) > 1:
+        return 0
+    if devices:
+        return native.free_memory_bytes(devices[0])
+    total = native.host_memory_bytes()
+    return min(total, memory_limit_bytes() or total)
+
+
+def _at_most_bytes(config: EngineConfig, header: GgufHeader, n_ctx: int) -> float:
+    """More than the model takes.  Where it fits by that much nothing need be measured, which takes as long as reading its vocabulary."""
     head = max(_integer(header, "attention.key_length"), _integer(header, "attention.value_length"))
     width = max(_integer(header, "embedding_length"), _integer(header, "attention.head_count") * head)
-    n_ctx = _integer(header, "context_length") * n_streams
     if not (width and n_ctx):
-        return False
+        return math.inf
     kv_bytes = CELL_BYTES * width * n_ctx * _integer(header, "block_count")
-    file_bytes = sum(path.stat().st_size for path in split_files(config.path))
-    total = native.host_memory_bytes()
-    room = min(total, limit_bytes or total) - config.loading.fit_target_mib[0] * MIB
-    return file_bytes + kv_bytes + COMPUTE_ALLOWANCE_BYTES <= room
+    return sum(path.stat().st_size for path in split_files(config.path)) + kv_bytes + COMPUTE_ALLOWANCE_BYTES
 
 
 def _integer(header: GgufHeader, key: str) -> int:

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple, Unpack
 
 from lsm.native.checks import check, message_buffer
 from lsm.native.context_params import ContextSettings, context_params
+from lsm.native.devices import set_placing
 from lsm.native.library import ffi, lib, llama_log
 from lsm.native.memory import install
 from lsm.native.params import set_loading
-from lsm.tuning import Loading
+from lsm.tuning import Loading, Placing
 
-__all__ = ["MemoryUse", "Sizes", "host_memory_bytes", "measure"]
+__all__ = ["MemoryUse", "Sizes", "free_memory_bytes", "host_memory_bytes", "measure", "placements_max"]
 
 
 class MemoryUse(NamedTuple):
@@ -41,7 +42,7 @@ class Sizes(NamedTuple):
     n_expert: int
 
 
-def measure(path: Path, loading: Loading, **settings: Unpack[ContextSettings]) -> Sizes:
+def measure(path: Path, loading: Loading, placing: Placing, **settings: Unpack[ContextSettings]) -> Sizes:
     """Load the file without its weights, and make a context without memory: as long as reading the vocabulary takes.
 
     Raises:
@@ -51,9 +52,7 @@ def measure(path: Path, loading: Loading, **settings: Unpack[ContextSettings]) -
     """
     install()
     model_params = ffi.new("struct llama_model_params *", lib.llama_model_default_params())
-    no_devices = ffi.new("ggml_backend_dev_t[1]")
-    model_params.devices = no_devices
-    kept = set_loading(model_params, loading)
+    kept = set_loading(model_params, loading) + set_placing(model_params, placing)
     context = ffi.new("struct llama_context_params *", context_params(has_encoder=False, pooled_by_itself=False, **settings))
     n_max = max(lib.llama_max_devices(), 1)
     devices, host = ffi.new("struct lsm_memory_use[]", n_max), ffi.new("struct lsm_memory_use *")
@@ -67,9 +66,24 @@ def measure(path: Path, loading: Loading, **settings: Unpack[ContextSettings]) -
 
 def host_memory_bytes() -> int:
     """All of this machine's memory."""
+    return _memory(lib.ggml_backend_dev_by_type(lib.GGML_BACKEND_DEVICE_TYPE_CPU))[1]
+
+
+def free_memory_bytes(device: str) -> int:
+    """Of the device of this name, which must exist."""
+    return _memory(lib.ggml_backend_dev_by_name(device.encode()))[0]
+
+
+def placements_max() -> int:
+    """Rules of placement that llama.cpp takes."""
+    return int(lib.llama_max_tensor_buft_overrides()) - 1
+
+
+def _memory(device: Any) -> tuple[int, int]:
+    """(free, total) in bytes."""
     free, total = ffi.new("size_t *"), ffi.new("size_t *")
-    lib.ggml_backend_dev_memory(lib.ggml_backend_dev_by_type(lib.GGML_BACKEND_DEVICE_TYPE_CPU), free, total)
-    return int(total[0])
+    lib.ggml_backend_dev_memory(device, free, total)
+    return int(free[0]), int(total[0])
 
 
 def _use(use: Any) -> MemoryUse:
