@@ -249,7 +249,7 @@ class SlotFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotInfo:
-    """One slot, as `/slots` shows it."""
+    """One slot, as `/slots` shows it: of the request in it, or of the last one (`options` is None: there was none)."""
 
     id: int
     n_ctx: int
@@ -259,3 +259,5 @@ class SlotInfo:
     n_prompt_tokens_processed: int
     n_prompt_tokens_cache: int
     n_decoded: int
+    has_new_line: bool = False  # the answer has one so far
+    options: Options | None = None

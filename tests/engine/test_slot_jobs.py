@@ -179,3 +179,18 @@ def test_the_state_of_another_model_is_refused(tiny_llama: Path, tiny_gemma3: Pa
         assert isinstance(error(run(engine), "load"), InvalidRequest)
         submit(engine, "b", LONG[:50], max_tokens=1, id_slot=0)
         assert result(run(engine), "b")[1].timings.cache_n == 49
+
+
+def test_a_slot_tells_of_the_request_in_it_and_then_of_the_last_one() -> None:
+    """B.1 /slots: what was asked, and how far it is."""
+    bench = Bench()
+    bench.submit("a", PROMPT, script=[5, 1, 6], max_tokens=3)
+    assert bench.scheduler.slots()[0].options is None
+    for _ in range(4):
+        bench.scheduler.step()
+    info = bench.scheduler.slots()[0]
+    assert (info.state, info.n_decoded, info.has_new_line) == ("generating", 2, True)
+    bench.run()
+    info = bench.scheduler.slots()[0]
+    assert (info.state, info.request_id, info.n_prompt_tokens, info.n_decoded) == ("idle", "a", 20, 3)
+    assert info.options is not None and info.options.max_tokens == 3

@@ -64,6 +64,7 @@ class ScriptedModel:
     cached: tuple[int, ...] = ()
     slot_state: str = "idle"
     request_id: str = ""
+    options: Options | None = None  # of the last request
     adapters: tuple[AdapterInfo, ...] = ()
     counters: Counters = field(default_factory=Counters)
     slot: trio.Lock = field(default_factory=trio.Lock)
@@ -141,7 +142,7 @@ class ScriptedHost:
         n_cached = len(it.cached)
         return (
             SlotInfo(id=0, n_ctx=N_CTX, state=it.slot_state, request_id=it.request_id, n_prompt_tokens=n_cached,
-                     n_prompt_tokens_processed=n_cached, n_prompt_tokens_cache=0, n_decoded=0),
+                     n_prompt_tokens_processed=n_cached, n_prompt_tokens_cache=0, n_decoded=0, options=it.options),
         )  # fmt: skip
 
     async def save_slot(self, model: str, slot: int, filename: str) -> SlotFile:
@@ -221,7 +222,7 @@ class ScriptedHost:
         try:
             await self.wake(model)
             async with aclosing(self._answer(it, tokens, _echo_of(text), options)) as events:
-                with self._processing(it):
+                with self._processing(it, options):
                     yield events
         finally:
             it.slot.release()
@@ -285,9 +286,9 @@ class ScriptedHost:
             it.counters = replace(it.counters, requests_waiting=it.counters.requests_waiting - 1)
 
     @contextmanager
-    def _processing(self, it: ScriptedModel) -> Iterator[None]:
+    def _processing(self, it: ScriptedModel, options: Options) -> Iterator[None]:
         self._requests += 1
-        it.slot_state, it.request_id = "generating", str(self._requests)
+        it.slot_state, it.request_id, it.options = "generating", str(self._requests), options
         it.counters = replace(it.counters, requests_processing=1)
         self.changed()
         try:

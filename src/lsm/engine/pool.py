@@ -43,7 +43,7 @@ class Pool:
         self.order.append(slot)
 
     def vacate(self, slot: Slot) -> None:
-        slot.request = None
+        slot.request, slot.previous = None, slot.request
         self.order.remove(slot)
         self._uses += 1
         slot.last_used = self._uses

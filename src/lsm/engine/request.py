@@ -40,6 +40,7 @@ class Request:
         self.predicted_n = 0
         self.prompt_ns = 0
         self.predicted_ns = 0
+        self.has_new_line = False  # in the answer so far
         self.finish: Finish | Embedding | None = None
         self.error: LsmError | None = None
         self._unsent: list[int] = []

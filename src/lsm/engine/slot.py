@@ -26,6 +26,7 @@ class Slot:
         self.way_back = way_back  # moved by `Rewinding`, who also keeps the snapshots
         self.checkpoints: Checkpoints = ()
         self.request: Request | None = None
+        self.previous: Request | None = None  # the last that was here, which has ended
         self.last_used = 0
         self.n = 0
         self.spans: tuple[Span, ...] = ()  # the media among the tokens
@@ -100,7 +101,7 @@ class Slot:
 
     def info(self) -> SlotInfo:
         """May be read by another thread: the numbers are each right, but may be of two neighbouring steps."""
-        request = self.request
+        request = self.request or self.previous
         return SlotInfo(
             id=self.id,
             n_ctx=self.n_ctx,
@@ -110,4 +111,6 @@ class Slot:
             n_prompt_tokens_processed=request.prompt_n if request else 0,
             n_prompt_tokens_cache=request.cache_n if request else 0,
             n_decoded=request.predicted_n if request else 0,
+            has_new_line=request.has_new_line if request else False,
+            options=request.options if request else None,
         )

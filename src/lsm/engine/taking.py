@@ -67,6 +67,7 @@ class Taking:
         if text is not None:
             self._pool.outputs.append(Piece(request.id, text))
         has_new_line = text is not None and "\n" in text.text
+        request.has_new_line |= has_new_line
         stop_type = request.stop_type(self._vocab.is_eog(token), slot.is_full, has_new_line)
         if stop_type is not None:
             self._ends.finish(request, slot, stop_type, truncated=stop_type == "limit" and slot.is_full)

@@ -82,9 +82,11 @@ async def test_slots(server: Served, client: httpx.AsyncClient) -> None:
     """B.1: a slot that never ran has only the first members; `fail_on_no_slot`."""
     (slot,) = (await client.get("/slots")).json()
     assert slot == {"id": 0, "n_ctx": 512, "speculative": False, "is_processing": False, "model": "one"}
-    async with client.stream("POST", "/v1/completions", json={"prompt": "x[stall]", "stream": True}):
+    async with client.stream("POST", "/v1/completions", json={"prompt": "x[stall]", "stream": True, "max_tokens": 9}):
         (slot,) = (await client.get("/slots")).json()
         assert slot["is_processing"] and slot["n_prompt_tokens"] == 8
+        assert slot["next_token"] == [{"has_next_token": True, "has_new_line": False, "n_remain": 9, "n_decoded": 0}]
+        assert (slot["params"]["n_predict"], slot["params"]["top_k"]) == (9, 40)
         response = await client.get("/slots?fail_on_no_slot=1")
         assert (response.status_code, response.json()["error"]["message"]) == (503, "no slot available")
 

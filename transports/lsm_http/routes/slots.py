@@ -17,6 +17,7 @@ from lsm_http.bodies import SlotAction
 from lsm_http.context import Context, read
 from lsm_http.errors import json_response
 from lsm_http.routes.health import require_one_loaded
+from lsm_http.routes.props import params_of
 
 
 def make_routes(context: Context) -> list[Route]:
@@ -75,13 +76,21 @@ def _aliases(context: Context, request: Request) -> list[str]:
 def _slot(alias: str, slot: SlotInfo) -> dict[str, Any]:
     is_processing = slot.state != "idle"
     shown: dict[str, Any] = {"id": slot.id, "n_ctx": slot.n_ctx, "speculative": False, "is_processing": is_processing, "model": alias}
-    if slot.n_prompt_tokens or slot.request_id:  # one that never ran has nothing more to tell
+    if slot.options is not None:  # one that never ran has nothing more to tell
+        n_max = slot.options.max_tokens
+        next_token = {
+            "has_next_token": is_processing,
+            "has_new_line": slot.has_new_line,
+            "n_remain": max(0, n_max - slot.n_decoded) if n_max >= 0 else -1,
+            "n_decoded": slot.n_decoded,
+        }
         shown |= {
             "state": slot.state,
             "id_task": slot.request_id,
             "n_prompt_tokens": slot.n_prompt_tokens,
             "n_prompt_tokens_processed": slot.n_prompt_tokens_processed,
             "n_prompt_tokens_cache": slot.n_prompt_tokens_cache,
-            "next_token": [{"n_decoded": slot.n_decoded}],
+            "params": params_of(slot.options),
+            "next_token": [next_token],
         }
     return shown
