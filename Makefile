@@ -10,7 +10,7 @@ BUILT_FROM := pyproject.toml $(shell find cffi_build -type f -not -path '*/__pyc
 TYPED := src/lsm/machines src/lsm/arena src/lsm/config src/lsm/api.py src/lsm/errors.py src/lsm/values.py src/lsm/models.py \
          src/lsm/doctor.py src/lsm/tuning.py src/lsm/keeping.py src/lsm/verify transports/lsm_cli
 
-.PHONY: run test models docs clean
+.PHONY: run test test-vulkan models docs clean
 .NOTPARALLEL:
 
 run: $(VENV)/installed models
@@ -20,6 +20,17 @@ test: $(VENV)/installed-for-tests models
 	$(BIN)/ruff check
 	$(BIN)/mypy --strict $(TYPED)
 	$(BIN)/pytest -n auto --dist worksteal
+
+# Optional: what moves memory, on Vulkan. Any device does; Mesa's software device (GGML_VK_VISIBLE_DEVICES=0) where there is no GPU.
+test-vulkan: export GGML_VK_VISIBLE_DEVICES ?= 0
+test-vulkan: $(VENV)-vulkan/installed
+	$(VENV)-vulkan/bin/pytest tests/native/test_vulkan.py  # one process: each compiles the shaders anew
+
+$(VENV)-vulkan/installed: $(BUILT_FROM)
+	@echo "installing with Vulkan; the first time this compiles 200 shaders and llama.cpp, which takes about half an hour on two cores"
+	test -x $(VENV)-vulkan/bin/python || $(PYTHON) -m venv $(VENV)-vulkan
+	CMAKE_ARGS="-DGGML_VULKAN=on $(CMAKE_ARGS)" $(VENV)-vulkan/bin/python -m pip install --disable-pip-version-check --editable '.[test]'
+	@touch $@
 
 models: $(VENV)/installed
 	@$(BIN)/lsm pull $(MODELS)
