@@ -8,7 +8,7 @@ from typing import Any
 from lsm.machines.replay import edge_of, untaken
 from lsm.machines.table import Edge, Machine, Step, step
 from specs.explore import reach
-from specs.worlds import checkpoints, owner, owner_state, slots, slots_state, token
+from specs.worlds import checkpoints, encoder, owner, owner_state, slots, slots_state, token
 
 StepFunction = Callable[[Machine, str, str, Mapping[str, bool]], Step]
 
@@ -39,6 +39,9 @@ CALLS = owner_state.Scenario(clients=1, inbox_limit=1)
 MEETINGS = owner_state.Scenario(clients=1, inbox_limit=2, load_calls=False, rest_calls=False, wake_calls=False)
 KEEP_KV = owner_state.Scenario(clients=1, inbox_limit=1, load_calls=False, rest_calls=False, wake_calls=False, evict_kv=False)
 SHORT = checkpoints.Scenario(length=2)
+ENCODERS = tuple(
+    encoder.Scenario(on_demand, budget, evict_kv) for on_demand in (True, False) for budget in (5, 8) for evict_kv in (True, False)
+)
 TWO = slots_state.Scenario(kinds=(slots_state.ANY, slots_state.FILL), prompt=3)
 
 
@@ -48,4 +51,5 @@ def _worlds() -> list[tuple[Hashable, Any]]:
         *((owner.initial(scenario), owner.World(scenario)) for scenario in (CALLS, MEETINGS, KEEP_KV)),
         (slots.initial(TWO), slots.World(TWO)),
         (checkpoints.initial(SHORT), checkpoints.World(SHORT)),
+        *((encoder.initial(scenario), encoder.World(scenario)) for scenario in ENCODERS),
     ]

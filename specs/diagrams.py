@@ -8,14 +8,15 @@ from pathlib import Path
 from lsm.machines import MACHINES
 from lsm.machines.diagram import diagram, label
 from lsm.machines.table import Machine
-from specs.planting import CHECKPOINTS_CLAIMS, LINE_CLAIMS, OWNER_CLAIMS, SLOTS_CLAIMS, Claims
-from specs.worlds import owner, slots
+from specs.planting import CHECKPOINTS_CLAIMS, LINE_CLAIMS, OWNER_CLAIMS, SLOTS_CLAIMS, TIGHT, Claims, encoder_claims_of
+from specs.worlds import encoder, owner, slots
 
 WORLDS: dict[str, tuple[Claims, tuple[str, ...]]] = {  # file of the claims -> the claims, and the machines of that world
     "token_claims.py": (LINE_CLAIMS, ("token",)),
     "owner_claims.py": (OWNER_CLAIMS, tuple(owner.TABLES)),
     "slots_claims.py": (SLOTS_CLAIMS, tuple(slots.TABLES)),
     "checkpoints_claims.py": (CHECKPOINTS_CLAIMS, ("checkpoint",)),
+    "encoder_claims.py": (encoder_claims_of(TIGHT), tuple(encoder.TABLES)),
 }
 PAGE = Path(__file__).parent.parent / "docs" / "machines.md"
 HEADER = """\

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from specs.planted_checkpoints import CHECKPOINTS
+from specs.planted_encoder import ENCODERS
 from specs.planted_line import LINE
 from specs.planted_owner import OWNER
 from specs.planted_slots import SLOTS
@@ -10,4 +11,4 @@ from specs.planting import Mistake, at, edited, swapped
 
 __all__ = ["PLANTED", "Mistake", "at", "edited", "swapped"]
 
-PLANTED = {mistake.name: mistake for mistake in (*LINE, *OWNER, *SLOTS, *CHECKPOINTS)}
+PLANTED = {mistake.name: mistake for mistake in (*LINE, *OWNER, *SLOTS, *CHECKPOINTS, *ENCODERS)}

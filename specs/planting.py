@@ -14,6 +14,8 @@ from specs.fairness import Group, fair_lasso
 from specs.worlds import (
     checkpoints,
     checkpoints_claims,
+    encoder,
+    encoder_claims,
     owner,
     owner_claims,
     owner_state,
@@ -30,6 +32,7 @@ QUIET = Faults(stranger=False, map_fails=False, releases=False)
 CALM = owner_state.Scenario(
     clients=1, inbox_limit=2, load_calls=False, rest_calls=False, wake_calls=False, file_changes=False, line_fails=False
 )
+TIGHT = encoder.Scenario()
 FULL = owner_state.Scenario(clients=1, inbox_limit=2, rest_calls=False, wake_calls=False)
 
 Found = tuple[str, Path[Any]]
@@ -41,7 +44,7 @@ class Mistake:
     about: str  # requirement, or row of the catalogue of known faults
     claim: str  # that catches it
     steps: int  # of the shortest way to see it
-    world: str  # line | owner | slots | snapshots
+    world: str  # line | owner | slots | snapshots | encoder
     find: Callable[[], Found | None]
 
 
@@ -108,6 +111,22 @@ def in_checkpoints(name: str, about: str, claim: str, steps: int, table: Machine
         name, about, claim, steps, "snapshots",
         lambda: search(CHECKPOINTS_CLAIMS, claim, checkpoints.initial(scenario), checkpoints.World(scenario, table).successors),
     )  # fmt: skip
+
+
+def in_encoder(
+    name: str, about: str, claim: str, steps: int, *tables: Machine, mistake: str = "", scenario: encoder.Scenario = TIGHT
+) -> Mistake:
+    """With an encoder that comes just in time."""
+    mutants = {table.name: table for table in tables}
+    planted = replace(scenario, mistake=mistake)
+    return Mistake(
+        name, about, claim, steps, "encoder",
+        lambda: search(encoder_claims_of(planted), claim, encoder.initial(planted), encoder.World(planted, mutants).successors),
+    )  # fmt: skip
+
+
+def encoder_claims_of(scenario: encoder.Scenario) -> Claims:
+    return Claims(encoder_claims.invariants(scenario), encoder_claims.GOALS, encoder_claims.PASSING, encoder_claims.group)
 
 
 def edited(machine: Machine, change: Callable[[Edge], Edge | None], ignores: frozenset[tuple[str, str]] = frozenset()) -> Machine:

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lsm.machines.checkpoint import CHECKPOINT
+from lsm.machines.encoder import ENCODER
 from lsm.machines.request import REQUEST
+from lsm.machines.residency import RESIDENCY
 from lsm.machines.slot import SLOT
 from lsm.machines.table import Machine
 from lsm.machines.token import TOKEN
@@ -21,6 +23,7 @@ from specs.worlds.token import KERNEL
 WORLD = Path(__file__).parent / "worlds" / "token.pml"
 SLOTS_WORLD = WORLD.with_name("slots.pml")
 CHECKPOINTS_WORLD = WORLD.with_name("checkpoints.pml")
+ENCODER_WORLD = WORLD.with_name("encoder.pml")
 OPTIMISE = {2: "-O0", 3: "-O1"}  # of the C compiler, for N processes: small worlds are checked sooner than they are compiled
 DEPTH = {4: 20_000_000}  # of the search, which is an error when it is too small
 AT_ONCE = ("hold_start", "quantum_start", "quantum_stop")
@@ -57,13 +60,18 @@ def count_checkpoints(table: Machine = CHECKPOINT) -> Verdict:
     return _count(CHECKPOINTS_WORLD, "checkpoints_table.pml", promela_calls(table, "s"))
 
 
-def _count(world: Path, tables_name: str, tables: str) -> Verdict:
+def count_encoder(defines: Sequence[str] = (), encoder: Machine = ENCODER, residency: Machine = RESIDENCY) -> Verdict:
+    """Every state of an encoder, its model's residency and two requests; assertions are checked on the way."""
+    return _count(ENCODER_WORLD, "encoder_tables.pml", promela_calls(encoder, "e") + promela_calls(residency, "r"), defines)
+
+
+def _count(world: Path, tables_name: str, tables: str, defines: Sequence[str] = ()) -> Verdict:
     if not available():
         raise SpinError(REMEDY)
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(world, folder)
         (Path(folder) / tables_name).write_text(tables)
-        _call(folder, ["spin", "-a", world.name])
+        _call(folder, ["spin", "-a", *defines, world.name])
         _call(folder, ["gcc", "-w", "-O1", "-DNOREDUCE", "-DSAFETY", "-DNOCLAIM", "-o", "pan", "pan.c"])
         return _verdict(_call(folder, ["./pan", "-w22", "-m100000"]))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-WHO = {"line": "process", "owner": "client", "slots": "request", "snapshots": "slot"}  # the number in a label
+WHO = {"encoder": "client", "line": "process", "owner": "client", "slots": "request", "snapshots": "slot"}  # the number in a label
 
 LINE = {
     "ahead_gone": "hears that the ticket it watched was let go",
@@ -73,6 +73,7 @@ OWNER = {
     "fault.restore": "the restore fails",
     "fault.taking": "the arena is gone when the token is tried",
     "fault.waiting": "the arena is gone while waiting",
+    "fault.weights": "the weights made room for an encoder and do not come back",
     "handle.": "the owner handles the first event of its inbox",
     "line.door_busy": "the door is busy",
     "line.first": "nobody alive is ahead in the line",
@@ -110,7 +111,35 @@ SNAPSHOTS = {
     "room": "the idle slot is cleared to make room",
     "step": "a batch is decoded, after a snapshot where one is due",
 }
-WORDS = {"line": LINE, "owner": OWNER, "slots": SLOTS, "snapshots": SNAPSHOTS}
+ENCODER = {
+    "ask": "the model is asked to leave, at the next boundary",
+    "cancel": "goes away",
+    "come": "comes with a request",
+    "decode": "a batch is decoded",
+    "encode": "a batch of media is to be encoded",
+    "engine.load_failed": "the load fails",
+    "engine.open": "the projector is loaded",
+    "engine.release_encoder": "the encoder has left",
+    "engine.release_weights": "the weights have left",
+    "engine.restore_encoder": "the encoder has come",
+    "engine.restore_weights": "the weights have come back",
+    "engine.run": "the batch is encoded",
+    "fault.crash": "the process is killed with -9, and started again",
+    "fault.load": "the load fails in the end",
+    "fault.open": "the projector cannot be loaded",
+    "fault.release_encoder": "the encoder cannot be released",
+    "fault.release_weights": "the weights cannot be released",
+    "fault.restore_encoder": "the device has no room for the encoder",
+    "fault.restore_weights": "the device has no room for the weights",
+    "fault.run": "the encoder fails",
+    "fault.wake": "the device has no room for the model",
+    "leave": "the model leaves the device",
+    "load": "the model's weights are loaded",
+    "loaded": "the context is made: the model is loaded",
+    "unload": "the model is freed",
+    "wake": "the model comes back to the device",
+}
+WORDS = {"encoder": ENCODER, "line": LINE, "owner": OWNER, "slots": SLOTS, "snapshots": SNAPSHOTS}
 
 
 def words(world: str, label: str) -> str:

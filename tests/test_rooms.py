@@ -34,7 +34,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "llguidance",
     ),
     "src/lsm/chat": ("lsm.errors", "lsm.values", "lsm.chat", "jinja2"),
-    "src/lsm/runtime": ("lsm", "trio", "transitions", "numpy"),
+    "src/lsm/runtime": ("lsm", "trio", "transitions", "numpy", "httpcore"),
     "transports/lsm_http": (*FACE, "lsm_http", "trio", "hypercorn", "starlette", "msgspec", "h11"),
     "transports/lsm_mcp": (*FACE, "lsm_mcp", "lsm_embed", "trio", "mcp", "mcp_types", "anyio", "msgspec"),
     "transports/lsm_embed": (*FACE, "lsm_embed", "trio", "numpy", "outcome"),

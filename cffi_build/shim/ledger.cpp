@@ -1,7 +1,9 @@
 #include "ledger.hpp"
 #include "faults.hpp"
+#include "meter.hpp"
 #include "rebase.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
@@ -105,6 +107,7 @@ struct BufferHooks {
         entry->inner       = entry->shell->iface;
         wrap(*entry);
         ggml_backend_buffer_t buffer = entry->shell;
+        meter_taken(entry->owner, entry->region.size_bytes);
         std::lock_guard lock(ledger.mutex_);
         ledger.entries_.emplace(buffer, std::move(entry));
         return buffer;
@@ -129,6 +132,7 @@ struct BufferHooks {
         }
         if (!entry->resident) n_released--;
         free_memory(*entry);
+        if (entry->resident) meter_given_back(entry->owner, entry->region.size_bytes);
     }
 
     // Of a released buffer: where it was last. Nothing reads there, and tensors keep their distance from it.
@@ -312,9 +316,11 @@ void Ledger::add_source(int owner, std::shared_ptr<Source> source) {
     sources_[owner].push_back(std::move(source));
 }
 
-void Ledger::forget_sources(int owner) {
+void Ledger::forget_sources(int owner, int classes) {
     std::lock_guard lock(mutex_);
-    sources_.erase(owner);
+    auto & sources = sources_[owner];
+    sources.erase(std::remove_if(sources.begin(), sources.end(), [&](const auto & source) { return source->memory_class() & classes; }), sources.end());
+    if (sources.empty()) sources_.erase(owner);
 }
 
 bool Ledger::begin(int owner) {

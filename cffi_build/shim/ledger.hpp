@@ -104,7 +104,7 @@ public:
 
     std::vector<std::shared_ptr<Source>> sources(int owner, int memory_class);
     void add_source(int owner, std::shared_ptr<Source>);
-    void forget_sources(int owner);
+    void forget_sources(int owner, int classes);
 
     bool begin(int owner);  // false while another call for this owner runs
     void end(int owner);

@@ -2,6 +2,7 @@
 #include "copies.hpp"
 #include "faults.hpp"
 #include "ledger.hpp"
+#include "meter.hpp"
 #include "move.hpp"
 #include "rebase.hpp"
 
@@ -110,13 +111,23 @@ void lsm_device_bytes(int owner, int classes, uint64_t * out) {
     out[5] = bytes.registered;
 }
 
+uint64_t lsm_device_peak(int owner, int restart) { return lsm::meter_peak(owner, restart != 0); }
+
 int lsm_device_allocation_failed(void) { return lsm::take_allocation_failure() ? 1 : 0; }
 
 void lsm_device_watch_context(int owner, struct llama_context * ctx) { lsm::watch_context(owner, ctx); }
 
 void lsm_device_unwatch_context(struct llama_context * ctx) { lsm::unwatch_context(ctx); }
 
-void lsm_device_forget(int owner) { lsm::Ledger::instance().forget_sources(owner); }
+void lsm_device_forget(int owner) {
+    lsm::Ledger::instance().forget_sources(owner, ~0);
+    lsm::meter_forget(owner);
+}
+
+void lsm_device_abandon(int owner, int classes) {
+    for (lsm::Entry * entry : lsm::Ledger::instance().entries(owner, classes)) ggml_backend_buffer_free(entry->shell);
+    lsm::Ledger::instance().forget_sources(owner, classes);
+}
 
 void lsm_device_fail_at(int fault_point, int n) { lsm::arm_fault(fault_point, n); }
 

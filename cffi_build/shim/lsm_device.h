@@ -99,6 +99,9 @@ void lsm_device_wait_for_room(int owner, int classes);
 // copy, out[4] bytes of pinned memory; out[5] bytes of the files that are pinned.
 void lsm_device_bytes(int owner, int classes, uint64_t * out);
 
+// The most bytes that the owner had on the device at one time, all classes together, since the last call with `restart`.
+uint64_t lsm_device_peak(int owner, int restart);
+
 // 1 if an allocation for a scope of this thread has failed since the last call, else 0. Tells why llama.cpp returned NULL.
 int lsm_device_allocation_failed(void);
 
@@ -108,6 +111,10 @@ void lsm_device_unwatch_context(struct llama_context * ctx);
 
 // After the owner's model and contexts are freed: closes its files. Its buffers have left the ledger by themselves.
 void lsm_device_forget(int owner);
+
+// After a load of these classes that failed inside llama.cpp and leaked what it had made (a constructor that threw): frees the buffers, which
+// nobody can name any more, and closes the files.
+void lsm_device_abandon(int owner, int classes);
 
 // For tests: the n-th (from 0) passage of this point from now on fails, once. Negative n disarms it.
 void lsm_device_fail_at(int fault_point, int n);

@@ -3,6 +3,7 @@
 #include "copies.hpp"
 #include "engine_copies.hpp"
 #include "faults.hpp"
+#include "meter.hpp"
 #include "rebase.hpp"
 
 #include <algorithm>
@@ -43,11 +44,23 @@ Status sources_unchanged(const std::vector<Entry *> & entries) {
     return {};
 }
 
+bool take(Entry & entry) {
+    if (fault_now(LSM_FAULT_MAP) || !take_memory(entry)) return false;
+    meter_taken(entry.owner, entry.region.size_bytes);
+    return true;
+}
+
+bool give_back(Entry & entry) {
+    if (!give_back_memory(entry)) return false;
+    meter_given_back(entry.owner, entry.region.size_bytes);
+    return true;
+}
+
 // Takes all the memory, or none of it.
 Status take_all(const std::vector<Entry *> & entries) {
     for (size_t i = 0; i < entries.size(); i++) {
-        if (!fault_now(LSM_FAULT_MAP) && take_memory(*entries[i])) continue;
-        for (size_t j = 0; j < i; j++) give_back_memory(*entries[j]);
+        if (take(*entries[i])) continue;
+        for (size_t j = 0; j < i; j++) give_back(*entries[j]);
         return Status::error(LSM_E_NO_MEMORY, "the device has no room for " + std::to_string(entries[i]->region.size_bytes) + " bytes");
     }
     return {};
@@ -75,7 +88,7 @@ Status release(int owner, int classes) {
     }
     for (Entry * entry : entries) {
         // A refusal here (the kernel's limit of mappings) leaves this buffer and those after it resident and whole.
-        if (!give_back_memory(*entry)) {
+        if (!give_back(*entry)) {
             for (Entry * rest : entries) if (rest->resident) drop_saved(*rest);
             return Status::error(LSM_E_FAILED, "the device did not take back " + std::to_string(entry->region.size_bytes) + " bytes: try again");
         }
@@ -91,7 +104,7 @@ Status restore(int owner, int classes) {
     if (auto status = sources_unchanged(entries); !status.ok()) return status;
     if (auto status = take_all(entries); !status.ok()) return status;
     if (auto status = fill_all(entries); !status.ok()) {
-        for (Entry * entry : entries) give_back_memory(*entry);
+        for (Entry * entry : entries) give_back(*entry);
         return status;
     }
     for (Entry * entry : entries) {

@@ -65,7 +65,7 @@ class Queue:
 
 
 class SimulatedEngine:
-    vocab = None
+    vocab = perception = None
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class SimulatedEngine:
     def report_left(self) -> None:
         self._jobs.put(partial(self._report, "residency", "left"))
 
-    def restore(self) -> None:
+    def restore(self, with_encoder: bool) -> None:
         self._jobs.put(self._restore)
 
     def submit(self, job: Job) -> None:
@@ -199,6 +199,8 @@ class SimulatedEngine:
     async def _release(self, memory_class: str) -> None:
         if self._running:
             raise Violation(f"{self._place}: memory leaves under a running engine")
+        if memory_class == "encoder":
+            return  # these models have none
         await trio.sleep(self._chance.lasting(0.001, RELEASE_MAX_S))
         self._judge.holds_token(self._place, f"releases {memory_class}")
         if memory_class == "weights":

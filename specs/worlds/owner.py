@@ -75,6 +75,7 @@ class World:
         facts = {
             "demanded": owner.demand > 0,
             "evict_kv": self.scenario.evict_kv,
+            "encoder_stays": False,  # specs/worlds/encoder.py has encoders
             "rested": not owner.young,
             "due": not any(0 < left <= BATCHES for left in owner.clients) or owner.quantum == 2,
             **free,
@@ -219,6 +220,9 @@ class World:
             ended = [i for i in requests if owner.clients[i] == 1]
             clients = tuple(left - 1 if i in requests and left > 1 else left for i, left in enumerate(owner.clients))
             yield "batch", _end_all(owner._replace(progress=True, clients=clients), ended)
+            if self.scenario.weights_get_lost:
+                lost = owner._replace(running=False, device=owner.device & ~WEIGHTS)
+                yield "fault.weights", _post(lost, "residency:weights_lost")
 
     # ---- clients and callers ----------------------------------------------------------------------------------------
 

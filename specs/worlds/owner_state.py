@@ -46,4 +46,5 @@ class Scenario:
     rest_calls: bool = True
     file_changes: bool = True
     line_fails: bool = True
+    weights_get_lost: bool = False  # they made room for an encoder, and did not come back
     mistake: str = ""  # of the world, not of a table: see specs/planted.py

@@ -25,6 +25,7 @@ from lsm.values import (
     Embedding,
     Finish,
     Infill,
+    MediaPrompt,
     ModelFacts,
     ModelInfo,
     Options,
@@ -38,11 +39,12 @@ from lsm.values import (
 )
 
 __all__ = [
-    "AdapterInfo", "ChatRequest", "Counters", "Embedding", "Finish", "Host", "Infill", "ModelFacts", "ModelInfo", "Options", "Sampling",
-    "Settings", "SlotFile", "SlotInfo", "Text", "Timings", "TokenProb", "TokenProbs", "build_info", "open_host",
+    "AdapterInfo", "ChatRequest", "Counters", "Embedding", "Finish", "Host", "Infill", "MediaPrompt", "ModelFacts", "ModelInfo",
+    "Options", "Sampling", "Settings", "SlotFile", "SlotInfo", "Text", "Timings", "TokenProb", "TokenProbs", "build_info", "open_host",
 ]  # fmt: skip
 
-Prompt = str | Sequence[int]  # text, or token ids
+TextPrompt = str | Sequence[int]  # text, or token ids
+Prompt = TextPrompt | MediaPrompt  # or text with images and sound
 
 
 class Host(Protocol):
@@ -113,14 +115,14 @@ class Host(Protocol):
         ...
 
     def chat(self, model: str, chat: ChatRequest, options: Options) -> AbstractAsyncContextManager[AsyncIterator[Text | Finish]]:
-        """`render`, then `generate`."""
+        """`render`, fetch the images and sound of the conversation, then `generate`."""
         ...
 
     def infill(self, model: str, infill: Infill, options: Options) -> AbstractAsyncContextManager[AsyncIterator[Text | Finish]]:
         """What goes into the gap of a text.  `NotSupported`: the model was not trained for that."""
         ...
 
-    async def embed(self, model: str, inputs: Sequence[Prompt], normalize: int | None = None) -> tuple[Embedding, ...]:
+    async def embed(self, model: str, inputs: Sequence[TextPrompt], normalize: int | None = None) -> tuple[Embedding, ...]:
         """One `Embedding` for each input, in order, computed side by side; cancelling ends all.  Errors are those of `generate`.
 
         normalize: -1 none, 0 the largest magnitude to 32760, p > 0 the p-norm to 1; None: as the settings say.  Needs `--embeddings`.
@@ -151,7 +153,9 @@ async def open_host(settings: Settings) -> AsyncIterator[Host]:
     from lsm.runtime.host import open_local_host  # the compiled part is loaded only where a model is served
 
     paths = tuple(resolve(path, os.environ) for path in settings.model_paths)
-    async with open_local_host(replace(settings, model_paths=paths)) as host:
+    projectors = tuple(path if str(path) == "none" else resolve(path, os.environ) for path in settings.media.mmproj_paths)
+    media = replace(settings.media, mmproj_paths=projectors)
+    async with open_local_host(replace(settings, model_paths=paths, media=media)) as host:
         yield host
 
 

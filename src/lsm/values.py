@@ -79,7 +79,8 @@ class Options:
 class ChatRequest:
     """A conversation, as the chat template of the model takes it.
 
-    `messages`: mappings with `role` and `content` (a string, or a list of `{"type": "text", "text": ...}` parts).
+    `messages`: mappings with `role` and `content`: a string, or a list of parts such as `{"type": "text", "text": ...}`,
+    `{"type": "image_url", "image_url": {"url": ...}}` and `{"type": "input_audio", "input_audio": {"data": ...}}`.
     """
 
     messages: tuple[Mapping[str, Any], ...]
@@ -113,6 +114,14 @@ class TokenProbs:
     chosen: TokenProb
     top: tuple[TokenProb, ...]
     is_log: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class MediaPrompt:
+    """A prompt with images or sound.  `text` has the model's marker (`ModelFacts.media_marker`) once for each of `files`, in order."""
+
+    text: str
+    files: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +207,9 @@ class ModelFacts:
     load_ms: float
     adapters: tuple[AdapterInfo, ...] = ()  # with the scales that they have at first
     sampling: tuple[tuple[str, Any], ...] = ()  # fields of Sampling for which the file names a default
+    has_vision: bool = False
+    has_audio: bool = False
+    media_marker: str = ""  # stands for an image or a sound in a prompt; empty: the model takes none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

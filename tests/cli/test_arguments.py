@@ -112,7 +112,7 @@ def test_unknown_flag_names_the_nearest() -> None:
 
 
 @pytest.mark.parametrize(
-    "flag", ["--mmproj", "-hf", "-md", "--mlock", "--draft-max", "--jinja", "--tools", "--spec-ngram-size-n"]
+    "flag", ["--mmproj-url", "-hf", "-md", "--mlock", "--draft-max", "--jinja", "--tools", "--spec-ngram-size-n"]
 )
 def test_flag_of_llama_server_is_refused_with_the_reason(flag: str) -> None:
     """C, D.5 (7), S28, C.8: what llama-server has and lsm has not, is not swallowed."""
@@ -183,8 +183,8 @@ def test_bad_environment_value_names_the_variable() -> None:
 
 
 def test_unknown_environment_name_is_reported() -> None:
-    """C, D.5 (7): LLAMA_ARG_MMPROJ would do nothing, so it is said."""
-    assert parse(LLAMA_ARG_MMPROJ="x").warnings == ("LLAMA_ARG_MMPROJ is set, but lsm-server has no such setting: ignored",)
+    """C, D.5 (7): LLAMA_ARG_MMPROJ_URL would do nothing, so it is said."""
+    assert parse(LLAMA_ARG_MMPROJ_URL="x").warnings == ("LLAMA_ARG_MMPROJ_URL is set, but lsm-server has no such setting: ignored",)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 
 from lsm.machines import LOAD, MACHINES, RESIDENCY, SLEEP, TOKEN
+from lsm.machines.encoder import ENCODER
 from lsm.machines.request import ENDED, LIVE, REQUEST
 from lsm.machines.slot import BUSY, SLOT
 from lsm.machines.table import Machine, step
@@ -151,14 +152,46 @@ def test_cancel_works_wherever_somebody_waits_in_the_line() -> None:
 def test_weights_leave_before_the_kv_cache_and_the_order_is_told_last() -> None:
     """S9, S10: what is cheapest to bring back leaves first; `left` is reported when all are gone."""
     assert step(RESIDENCY, "resident", "leave", {"evict_kv": True})[1] == (
-        "release_compute", "release_weights", "release_kv", "report_left",
+        "release_compute", "release_encoder", "release_weights", "release_kv", "report_left",
     )  # fmt: skip
-    assert step(RESIDENCY, "resident", "leave", {"evict_kv": False})[1] == ("release_compute", "release_weights", "report_left")
+    assert step(RESIDENCY, "resident", "leave", {"evict_kv": False})[1] == (
+        "release_compute", "release_encoder", "release_weights", "report_left",
+    )  # fmt: skip
+
+
+def test_the_encoder_and_the_weights_take_turns() -> None:
+    """S5: (enc HOST, w DEV) -> w HOST -> enc DEV -> encode -> enc HOST -> w DEV."""
+    state, done = "host", []
+    for event in ("encode", "weights_left", "entered", "encoded", "left", "weights_entered"):
+        state, effects = step(ENCODER, state, event, {"fits": False})
+        done += effects
+    assert (state, done) == ("host", ["release_weights", "restore_encoder", "run", "release_encoder", "restore_weights"])
+
+
+def test_beside_the_weights_the_encoder_comes_and_goes_alone() -> None:
+    """S5: where it fits, the weights stay."""
+    state, done = "host", []
+    for event in ("encode", "entered", "encoded", "left"):
+        state, effects = step(ENCODER, state, event, {"fits": True})
+        done += effects
+    assert (state, done) == ("host", ["restore_encoder", "run", "release_encoder"])
+
+
+def test_no_edge_of_the_encoder_touches_the_kv_cache() -> None:
+    """S5: KV and prompt cache are left untouched."""
+    assert not any("kv" in effect or "compute" in effect for effect in ENCODER.effects)
+
+
+def test_becoming_awake_brings_in_an_encoder_only_if_it_stays() -> None:
+    """S5: the just-in-time restore replaces the one at the wake."""
+    assert step(RESIDENCY, "away", "enter", {"encoder_stays": False}) == ("entering", ("restore",))
+    assert step(RESIDENCY, "away", "enter", {"encoder_stays": True}) == ("entering", ("restore_with_encoder",))
+    assert step(ENCODER, "host", "woken", {}) == ("host", ())
 
 
 def test_everything_is_restored_by_one_act_before_anything_can_look_at_it() -> None:
     """S6: KV is back before the token is told that the memory is mapped."""
-    assert [edge.do for edge in RESIDENCY.edges if edge.target == "entering"] == [("restore",)]
+    assert [edge.do for edge in RESIDENCY.edges if edge.target == "entering"] == [("restore",), ("restore_with_encoder",)]
     assert {edge.source for edge in RESIDENCY.edges if "tell_mapped" in edge.do} == {"arriving", "entering"}
 
 

@@ -66,7 +66,7 @@ class ScriptedEngine:
         self._outputs: list[Any] = []
         nursery.start_soon(self._run)
 
-    vocab = None
+    vocab = perception = None
 
     def _put(self, act: str, *arguments: Any) -> None:
         self._jobs.append((act, arguments))
@@ -94,8 +94,8 @@ class ScriptedEngine:
     def report_left(self) -> None:
         self._put("report_left")
 
-    def restore(self) -> None:
-        self._put("restore")
+    def restore(self, with_encoder: bool) -> None:
+        self._put("restore", with_encoder)
 
     def submit(self, job: Job) -> None:
         self._put("submit", job)
@@ -178,8 +178,8 @@ class ScriptedEngine:
     async def _do_report_left(self) -> None:
         self._report("residency", "left")
 
-    async def _do_restore(self) -> None:
-        self.device.note(self.name, "restore")
+    async def _do_restore(self, with_encoder: bool) -> None:
+        self.device.note(self.name, "restore with encoder" if with_encoder else "restore")
         if self.script.changed_file:
             return self._report("residency", "source_changed", error=SourceChanged("the file is another one"))
         try:

@@ -24,6 +24,6 @@ async def test_memory_of_a_model_that_was_freed_does_not_come_back(tiny_llama: P
     thread = EngineThread(engine, "a", send, lambda outputs, activity: None)
     thread.load()
     thread.free()
-    thread.restore()
+    thread.restore(False)
     assert [await heard.receive() for _ in range(3)] == [("load", "loaded"), ("load", "freed"), ("residency", "enter_failed")]
     await thread.stop()

@@ -183,5 +183,5 @@ async def test_every_recorded_edge_is_one_of_its_table(
                 await tokens(host, name)
     records = read_traces([trace]).records
     assert [verdict.story for verdict in verify(records)] == [None, None, None]
-    assert {record.machine for record in records} == set(MACHINES)
+    assert {record.machine for record in records} == set(MACHINES) - {"encoder"}, "none of these models sees"
     assert sum(record.event == "token_won" for record in records) >= 4  # so often it changed hands, at least

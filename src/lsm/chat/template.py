@@ -12,6 +12,7 @@ from jinja2.exceptions import TemplateError
 from lsm.chat import builtin
 from lsm.chat.boundaries import user_marker
 from lsm.chat.environment import TemplateRefusal, make_environment
+from lsm.chat.media import MediaParts
 from lsm.chat.messages import normalized, without_prefill
 from lsm.errors import InvalidRequest, ModelFileError
 from lsm.values import ChatRequest
@@ -47,12 +48,12 @@ class ChatTemplate:
         self._template = _compiled(self.source, clock)
         self._wants_parts = self._shows_only_parts()
 
-    def render(self, chat: ChatRequest) -> str:
-        """The prompt.  A last message of the assistant is left open, for the model to continue.
+    def render(self, chat: ChatRequest, media: MediaParts | None = None) -> str:
+        """The prompt.  A last message of the assistant is left open, for the model to continue.  `media` collects images and sound.
 
         Raises `InvalidRequest` if the messages are wrong or the template refuses them.
         """
-        messages: Sequence[dict[str, Any]] = normalized(chat.messages)
+        messages: Sequence[dict[str, Any]] = normalized(chat.messages, media)
         prefill = ""
         if chat.add_generation_prompt:
             messages, prefill = without_prefill(messages)

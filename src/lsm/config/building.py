@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from lsm.config.media import MediaSettings
 from lsm.config.settings import Settings
 from lsm.keeping import Keeping
 from lsm.tuning import Computing, Loading, Placing, Steering
@@ -17,6 +18,7 @@ def build_settings(values: Mapping[str, Any]) -> Settings:
     sampling = replace(Sampling(), **_under("options.sampling.", values))
     return Settings(
         options=replace(Options(sampling=sampling), **_under("options.", values)),
+        media=replace(MediaSettings(), **_under("media.", values)),
         loading=replace(Loading(), **_under("loading.", values)),
         placing=replace(Placing(), **_under("placing.", values)),
         computing=replace(Computing(), **_under("computing.", values)),

@@ -19,6 +19,7 @@ def check_together(settings: Settings) -> None:
     _check_batches(settings)
     _check_cache_types(settings)
     _check_names(settings)
+    _check_media(settings)
     _check_grammar(settings.options.sampling.grammar)
     if settings.options.sampling.grammar and (settings.options.sampling.json_schema or settings.json_schema_file):
         raise ConfigError("--grammar (or --grammar-file) and --json-schema (or --json-schema-file) are both given: leave one away")
@@ -70,6 +71,23 @@ def _check_grammar(grammar: str) -> None:
             check_grammar(grammar)
     except ValueError as error:
         raise ConfigError(f"--grammar (or --grammar-file): {error}") from None
+
+
+def _check_media(settings: Settings) -> None:
+    media, n_models = settings.media, len(settings.model_paths)
+    if media.mmproj_paths and media.mmproj_enabled and len(media.mmproj_paths) != n_models:
+        raise ConfigError(
+            f"--mmproj names {len(media.mmproj_paths)} projectors for {n_models} models: one for each --model, in the same order;"
+            " 'none' for a model without"
+        )
+    if not media.mmproj_offload and media.mmproj_device not in ("", "none"):
+        raise ConfigError(f"--mmproj-device {media.mmproj_device} and --no-mmproj-offload, which means the CPU: leave one of them away")
+    if 0 < media.image_max_tokens < media.image_min_tokens:
+        raise ConfigError(
+            f"--image-min-tokens {media.image_min_tokens} is more than --image-max-tokens {media.image_max_tokens}: lower the first"
+        )
+    if media.path is not None and not media.path.is_dir():
+        raise ConfigError(f"--media-path {media.path}: there is no such folder")
 
 
 def _check_names(settings: Settings) -> None:

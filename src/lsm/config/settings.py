@@ -11,6 +11,7 @@ from typing import Any
 from lsm.config.checks import check_together
 from lsm.config.generation import GENERATION
 from lsm.config.keeping import KEEPING
+from lsm.config.media import MEDIA, MediaSettings
 from lsm.config.placing import PLACING
 from lsm.config.readers import Choice, CommaList, FilePath, Number, Prefix, Size, SizeOrAuto, Text, UrlList, Whole
 from lsm.config.setting import Setting, setting, settings_of, switch
@@ -38,10 +39,11 @@ def _flat(lists: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """A model to serve: the GGUF file and the name that clients call it by."""
+    """A model to serve: the GGUF file, the name that clients call it by, and the projector if it sees or hears."""
 
     path: Path
     alias: str
+    projector: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +283,8 @@ class Settings:
         help="file with the chat template",
     )
 
+    media: MediaSettings = field(default_factory=MediaSettings)
+
     host: str = setting(
         "--host",
         group=HTTP,
@@ -388,9 +392,10 @@ class Settings:
     @property
     def models(self) -> tuple[ModelSource, ...]:
         names = self.aliases or tuple(path.name.removesuffix(".gguf") for path in self.model_paths)
-        return tuple(ModelSource(path, name) for path, name in zip(self.model_paths, names, strict=True))
+        projectors = self.media.projectors(len(self.model_paths))
+        return tuple(map(ModelSource, self.model_paths, names, projectors))
 
 
-SETTINGS: tuple[Setting, ...] = (*settings_of(Settings), *PLACING, *TUNING, *STEERING, *KEEPING, *GENERATION)
+SETTINGS: tuple[Setting, ...] = (*settings_of(Settings), *MEDIA, *PLACING, *TUNING, *STEERING, *KEEPING, *GENERATION)
 BY_SPELLING = {spelling: entry for entry in SETTINGS for spelling in entry.spellings}
 GROUPS: tuple[str, ...] = tuple(dict.fromkeys(entry.group for entry in SETTINGS))

@@ -14,6 +14,24 @@ AUTO_SLOTS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectorConfig:
+    """The file that lets a model see or hear.
+
+    on_demand: its encoder is in device memory only while it encodes.  marker: the text that stands for media in a prompt.
+    device: where it encodes; "": the model's device, "none": the CPU.
+    image_min_tokens, image_max_tokens: -1: what the file says.  batch_max_tokens: embeddings that are computed in one go.
+    """
+
+    path: Path
+    marker: str
+    on_demand: bool = False
+    device: str = ""
+    image_min_tokens: int = -1
+    image_max_tokens: int = -1
+    batch_max_tokens: int = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
     """Names and defaults are llama-server's.
 
@@ -44,6 +62,7 @@ class EngineConfig:
     computing: Computing = Computing()
     keeping: Keeping = Keeping()
     steering: Steering = Steering()
+    projector: ProjectorConfig | None = None
 
     @property
     def n_slots(self) -> int:

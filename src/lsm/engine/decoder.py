@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from lsm.engine.batch import Batch
 from lsm.engine.checkpoints import State
 from lsm.engine.constraint import Constraint
+from lsm.engine.encoder import MediaChunk
 from lsm.engine.limits import EmbeddingLimits
-from lsm.engine.ports import Sampler
+from lsm.engine.ports import Media, Sampler
 from lsm.engine.triggers import preserved_tokens
 from lsm.errors import LsmError, ServerError
 from lsm.native.context import Context
+from lsm.native.media import decode_embeddings
 from lsm.native.sampler import Sampler as Chain
 from lsm.native.vocab import Tokens, Vocab
 from lsm.values import Sampling, TokenProb, TokenProbs
@@ -69,6 +71,26 @@ class ContextDecoder:
     def encode(self, tokens: Tokens, slot: int) -> int:
         n = len(tokens)
         return self._context.encode(tokens, np.arange(n, dtype=np.int32), np.full(n, slot, np.int32), np.ones(n, np.int8))
+
+    def decode_media(self, media: Media, slot: int, pos: int, sampler: Sampler | None) -> tuple[int, int | None]:
+        chunk, embeddings, mine = cast(MediaChunk, media).chunk, media.embeddings, cast(ChainSampler | None, sampler)
+        assert embeddings is not None, "not encoded"
+        if mine is not None and mine.wants_offload:
+            mine.offload(self._context, slot)
+        positions = chunk.positions(pos).reshape(-1, chunk.n_tokens)
+        size = chunk.n_tokens if chunk.non_causal else self._context.n_batch
+        token = -1
+        for start in range(0, chunk.n_tokens, size):
+            part, is_last = slice(start, start + size), start + size >= chunk.n_tokens
+            chain = mine.chain if mine is not None and is_last else None
+            rows = np.ascontiguousarray(positions[:, part]).reshape(-1)
+            code, token = decode_embeddings(self._context, embeddings[part], rows, slot, causal=not chunk.non_causal, sampler=chain)
+            if code:
+                return code, None
+        if mine is None:
+            self._context.synchronize()
+            return 0, None
+        return 0, mine.settle(self._context, len(embeddings[part]) - 1, token)
 
     def seq_rm(self, slot: int, start: int, stop: int) -> bool:
         return self._context.seq_rm(slot, start, stop)

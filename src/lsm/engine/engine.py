@@ -18,6 +18,7 @@ from lsm.engine.gguf_header import read_header
 from lsm.engine.limits import Limits
 from lsm.engine.model_defaults import sampling_defaults
 from lsm.engine.outputs import Job, Output
+from lsm.engine.perception import Perception
 from lsm.engine.ports import NewInstance
 from lsm.engine.samplers import Samplers, check_defaults
 from lsm.engine.scheduler import Scheduler
@@ -28,7 +29,7 @@ from lsm.engine.threads import settle_thread
 from lsm.errors import InvalidRequest, LsmError
 from lsm.native.adapter import Adapter
 from lsm.native.context import Context
-from lsm.native.memory import DeviceMemory
+from lsm.native.memory import DeviceMemory, MemoryClass
 from lsm.native.model import Model
 from lsm.native.rollback import N_TOKENS, Rollback, probe_memory
 from lsm.native.vocab import Vocab
@@ -42,14 +43,24 @@ class Engine:
     """One thread calls everything, but for `vocab`, `slots`, `counters` and `interrupt`, which are for any thread.
 
     `owner` names the model's device memory; a positive number, unique in this process.  `new_instance(machine, subject)` makes the
-    instances of the tables `slot` and `request`; subjects are "slot N" and the ids of jobs.
+    instances of the tables `slot`, `request` and `encoder`; subjects are "slot N", the ids of jobs, and "encoder".
+    `fits(size_bytes)`: whether the device has room for so much beside what this model has there.
     """
 
-    def __init__(self, config: EngineConfig, owner: int, new_instance: NewInstance, clock_ns: Callable[[], int] = perf_counter_ns) -> None:
+    def __init__(
+        self,
+        config: EngineConfig,
+        owner: int,
+        new_instance: NewInstance,
+        clock_ns: Callable[[], int] = perf_counter_ns,
+        fits: Callable[[int], bool] = lambda size_bytes: True,
+    ) -> None:
         self._wanted = self._config = config
         self._owner = owner
         self._new_instance = new_instance
         self._clock_ns = clock_ns
+        self._fits = fits
+        self._perception: Perception | None = None
         self._model: Model | None = None
         self._adapters: tuple[Adapter, ...] = ()
         self._context: Context | None = None
@@ -76,6 +87,8 @@ class Engine:
                 self._config.path, self._owner, progress=progress, loading=self._config.loading, placing=self._config.placing
             )
             self._adapters = load_adapters(self._model, self._config.steering.adapters)
+            if (projector := self._config.projector) is not None:
+                self._perception = Perception.open(self._config, projector, self._model, self._new_instance, self._fits)
             self._context = self._new_context(self._model)
             self._steer(self._model, self._context)
             if self._config.evict_kv:
@@ -139,6 +152,7 @@ class Engine:
             self._clock_ns,
             embedder=decoder,
             reader=decoder if limits.decoder_start is not None else None,
+            encoder=self._perception.encoder if self._perception else None,
         )
 
     def _facts(self, model: Model, context: Context, load_ms: float) -> ModelFacts:
@@ -164,6 +178,9 @@ class Engine:
             load_ms=load_ms,
             adapters=describe(self._adapters, self._config.steering.adapters, model.vocab),
             sampling=sampling_defaults(model.meta),
+            has_vision=self._perception is not None and self._perception.projector.has_vision,
+            has_audio=self._perception is not None and self._perception.projector.has_audio,
+            media_marker=self._perception.projector.marker if self._perception else "",
         )
 
     @property
@@ -177,6 +194,28 @@ class Engine:
         something.  It may take seconds, and raises `InvalidRequest`."""
         samplers = self._samplers
         return None if samplers is None else samplers.preparation(sampling)
+
+    @property
+    def perception(self) -> Perception:
+        """As `vocab`.  Raises `InvalidRequest`: the model was loaded without a projector."""
+        perception = self._perception
+        if perception is None:
+            raise InvalidRequest("this model takes no images or sound - hint: it was started without --mmproj")
+        return perception
+
+    def resident_bytes(self) -> int:
+        """What this model has in device memory, all classes together."""
+        return sum(self.memory.bytes(name).device for name in MemoryClass)
+
+    @property
+    def lost_for(self) -> LsmError | None:
+        """Why nothing can be decoded, if the weights had to make room for the encoder and did not come back."""
+        return self._perception.encoder.lost_for if self._perception else None
+
+    def woken(self) -> None:
+        """All device memory is there again."""
+        if self._perception is not None:
+            self._perception.encoder.woken()
 
     # Work: see `Scheduler`, which does it
 
@@ -236,6 +275,9 @@ class Engine:
         if self._context is not None:
             self._context.close()
             self._context = None
+        if self._perception is not None:
+            self._perception.close()
+            self._perception = None
         if self._model is not None:
             self._model.close()
             self._model = None

@@ -19,6 +19,10 @@ from lsm.values import Sampling, TokenProbs
 class OwnedInstance(Instance, Protocol):
     """A machine in some state, closed by its owner when the subject is gone."""
 
+    def asks(self, event: str) -> tuple[str, ...]:
+        """The facts that decide what this event does in the present state."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -10,7 +10,7 @@ from lsm.native.library import ffi, lib
 from lsm.native.params import lookup
 from lsm.tuning import Placing
 
-__all__ = ["chosen_devices", "set_placing"]
+__all__ = ["chosen_devices", "encoder_device", "set_placing"]
 
 SPLIT_MODES = {
     "none": lib.LLAMA_SPLIT_MODE_NONE,
@@ -64,6 +64,19 @@ def set_placing(params: Any, placing: Placing) -> list[Any]:
     return [devices, shares]
 
 
+def encoder_device(name: str, placing: Placing) -> Any:
+    """The handle of the device that encodes images and sound; null: the CPU.  `name`: "" the model's first GPU, "none" or "CPU" the CPU.
+
+    Raises ConfigError: there is no such device, or what is put there could not leave it again.
+    """
+    if name in ("none", "CPU"):
+        return ffi.NULL
+    names = (name,) if name else chosen_devices(placing)[:1]
+    for one in names:
+        _check_name(one, [device for device in known_devices(memory=False) if device["type"] in ("gpu", "igpu")], "--mmproj-device")
+    return next((handle for handle in _handles() if ffi.string(lib.ggml_backend_dev_name(handle)).decode() in names), ffi.NULL)
+
+
 def _handles() -> list[Any]:
     return [lib.ggml_backend_dev_get(i) for i in range(lib.ggml_backend_dev_count())]
 
@@ -75,10 +88,10 @@ def _default(gpus: list[dict[str, Any]]) -> tuple[str, ...]:
     return tuple(device["name"] for device in alike)
 
 
-def _check_name(name: str, gpus: list[dict[str, Any]]) -> None:
+def _check_name(name: str, gpus: list[dict[str, Any]], flag: str = "--device") -> None:
     device = next((device for device in gpus if device["name"] == name), None)
     if device is None:
         there_are = ", ".join(device["name"] for device in gpus) or "none"
-        raise ConfigError(f"--device {name}: there is no such device here; --list-devices names them: {there_are}")
+        raise ConfigError(f"{flag} {name}: there is no such device here; --list-devices names them: {there_are}")
     if not device["can_release"]:
-        raise ConfigError(f"--device {name}: memory of a {device['backend']} device cannot leave and come back; leave it away")
+        raise ConfigError(f"{flag} {name}: memory of a {device['backend']} device cannot leave and come back; leave it away")

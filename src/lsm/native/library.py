@@ -11,6 +11,9 @@ import importlib
 import importlib.util
 import json
 import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from lsm.errors import BuildError
 from lsm.native.processor import preload_baseline
 from lsm.native.waiting import bound_spinning
 
-__all__ = ["build_info", "ffi", "lib", "set_log_level", "using_baseline"]
+__all__ = ["build_info", "errors_logged", "ffi", "lib", "set_log_level", "using_baseline"]
 
 MODULE = "lsm.native._native"
 LEVEL_FROM_GGML = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}
@@ -58,6 +61,30 @@ def _on_log_line(level: int, line: Any) -> None:
         llama_log.log(LEVEL_FROM_GGML.get(level, logging.INFO), "%s", ffi.string(line).decode("utf-8", "replace"))
     except BaseException:  # a handler of the application failed; an exception cannot cross C, and a lost line is the least harm
         pass
+
+
+class _Errors(logging.Handler):
+    """Keeps what the thread that made it logs as errors."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self.lines = lines
+        self.thread = threading.get_ident()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.thread == self.thread:
+            self.lines.append(record.getMessage().strip())
+
+
+@contextmanager
+def errors_logged() -> Iterator[list[str]]:
+    """The lines that llama.cpp logs as errors on this thread inside: why it refused, where a function says no more than that it did."""
+    handler = _Errors([])
+    llama_log.addHandler(handler)
+    try:
+        yield handler.lines
+    finally:
+        llama_log.removeHandler(handler)
 
 
 def set_log_level(level: int) -> None:

@@ -138,6 +138,9 @@ class DeviceMemory:
         lib.lsm_device_bytes(self.owner, _bits((memory_class,)), out)
         return Bytes(*out)
 
+    def peak_bytes(self, *, restart: bool = False) -> int:
+        """The most bytes that the owner had on the device at one time, all classes together, since it was last asked with `restart`."""
+        return int(lib.lsm_device_peak(self.owner, restart))
 
     def prepare(self, *classes: MemoryClass | str) -> None:
         """Make pinned room for copies of live memory of these classes, in the background: a release that finds it is as fast as the bus.
@@ -177,6 +180,10 @@ class DeviceMemory:
         """
         err = message_buffer()
         check(lib.lsm_source_bind(self.owner, BITS[memory_class], err, len(err)), err)
+
+    def abandon(self, memory_class: MemoryClass) -> None:
+        """Free what a load that failed inside llama.cpp left behind in this class; nobody else can name it any more."""
+        lib.lsm_device_abandon(self.owner, BITS[memory_class])
 
     def forget(self) -> None:
         """After the owner's models and contexts are freed: close its files."""

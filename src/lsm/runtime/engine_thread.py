@@ -48,6 +48,10 @@ class EngineThread:
     def preparation(self, sampling: Sampling) -> Callable[[], None] | None:
         return self._engine.preparation(sampling)
 
+    @property
+    def perception(self) -> Any:
+        return self._engine.perception
+
     # ---- asked from trio ------------------------------------------------------------------------------------------------
 
     def load(self) -> None:
@@ -72,8 +76,8 @@ class EngineThread:
     def report_left(self) -> None:
         self._jobs.put(lambda: self._report("residency", "left"))
 
-    def restore(self) -> None:
-        self._jobs.put(self._restore)
+    def restore(self, with_encoder: bool) -> None:
+        self._jobs.put(lambda: self._restore(with_encoder))
 
     def submit(self, job: Job | SlotJob) -> None:
         self._put_if_loaded(lambda: self._engine.submit(job))
@@ -106,7 +110,7 @@ class EngineThread:
             try:
                 job = self._jobs.get(block=not busy)
             except queue.Empty:
-                job = self._engine.step
+                job = self._step
             try:
                 job()
             except Exception as error:  # a fault of ours: this batch's requests end, the engine goes on
@@ -119,6 +123,12 @@ class EngineThread:
         if self._loaded and (outputs := self._engine.outputs()):
             activity = Activity(slots=self._engine.slots(), counters=self._engine.counters())
             self._call(lambda: self._receive(outputs, activity))
+
+    def _step(self) -> None:
+        self._engine.step()
+        if self._engine.lost_for is not None:  # stand still: the owner lets all memory go, and comes again
+            self._running = False
+            self._report("residency", "weights_lost", error=self._engine.lost_for)
 
     def _load(self) -> None:
         try:
@@ -150,16 +160,17 @@ class EngineThread:
         except DeviceMemoryError as error:
             log.warning("%s stays in device memory: %s", memory_class, error)
 
-    def _restore(self) -> None:
+    def _restore(self, with_encoder: bool) -> None:
         if not self._loaded:  # nothing comes back, and that is no success
             return self._report("residency", "enter_failed", error=Unavailable("the model was unloaded before its memory could come back"))
         try:
-            self._engine.memory.restore(*CLASSES)
+            self._engine.memory.restore(*(name for name in CLASSES if name != "encoder" or with_encoder))
         except SourceChanged as error:
             self._report("residency", "source_changed", error=error)
         except LsmError as error:
             self._report("residency", "enter_failed", error=error)
         else:
+            self._engine.woken()
             self._report("residency", "entered")
 
     def _stop(self) -> None:

@@ -18,9 +18,11 @@ import trio
 
 from lsm.arena.directory import default_directory
 from lsm.arena.line import Line
+from lsm.chat.media import MediaParts
 from lsm.chat.template import ChatTemplate
 from lsm.config import Settings
-from lsm.engine.engine import Engine, EngineConfig
+from lsm.config.settings import ModelSource
+from lsm.engine.engine import Engine
 from lsm.engine.gguf_header import read_header
 from lsm.engine.infill import infill_prompt
 from lsm.engine.normalize import NONE
@@ -31,14 +33,31 @@ from lsm.native.devices import chosen_devices
 from lsm.native.memory import set_shadow
 from lsm.runtime.changes import Changes
 from lsm.runtime.embedding import embed_all
+from lsm.runtime.engine_settings import engine_config
 from lsm.runtime.engine_thread import EngineThread
 from lsm.runtime.executor import Executor, Observer
+from lsm.runtime.media_source import fetch_all
 from lsm.runtime.owner import Owner
 from lsm.runtime.slot_files import open_folder
 from lsm.runtime.slot_saving import SlotFiles
 from lsm.runtime.state import document
 from lsm.runtime.trace import Recorder
-from lsm.values import ChatRequest, Counters, Embedding, Finish, Infill, ModelFacts, ModelInfo, Options, SlotFile, SlotInfo, Text
+from lsm.values import (
+    ChatRequest,
+    Counters,
+    Embedding,
+    Finish,
+    Infill,
+    MediaPrompt,
+    ModelFacts,
+    ModelInfo,
+    Options,
+    SlotFile,
+    SlotInfo,
+    Text,
+)
+
+Prompt = str | Sequence[int] | MediaPrompt
 
 LONG_TEXT = 16_384  # characters; more than this is rendered and tokenized on a thread, so that the loop stays free
 CHANGES_INTERVAL_S = 0.05
@@ -96,7 +115,8 @@ class LocalHost:
         self._owner(model).set_adapters(scales)
 
     def render(self, model: str, chat: ChatRequest) -> str:
-        return self._template(self._owner(model)).render(chat)
+        owner = self._owner(model)
+        return self._template(owner).render(chat, _media_parts(owner))
 
     # ---- waits --------------------------------------------------------------------------------------------------------------
 
@@ -112,12 +132,15 @@ class LocalHost:
         yield states()
 
     @asynccontextmanager
-    async def generate(self, model: str, prompt: str | Sequence[int], options: Options) -> AsyncIterator[AsyncIterator[Text | Finish]]:
+    async def generate(self, model: str, prompt: Prompt, options: Options) -> AsyncIterator[AsyncIterator[Text | Finish]]:
         owner = self._owner(model)
-        tokens = await _tokens(owner.vocab, prompt)
+        if isinstance(prompt, MediaPrompt):
+            tokens, media = await trio.to_thread.run_sync(owner.perception.tokenize, prompt.text, prompt.files)
+        else:
+            tokens, media = await _tokens(owner.vocab, prompt), ()
         if (prepare := owner.preparation(options)) is not None:
             await trio.to_thread.run_sync(prepare, limiter=self._preparing)
-        answer = owner.submit(uuid.uuid4().hex, tokens, options)
+        answer = owner.submit(uuid.uuid4().hex, tokens, options, media=media)
         try:
             yield answer
         finally:
@@ -125,10 +148,13 @@ class LocalHost:
 
     @asynccontextmanager
     async def chat(self, model: str, chat: ChatRequest, options: Options) -> AsyncIterator[AsyncIterator[Text | Finish]]:
-        render = partial(self.render, model, chat)
+        owner = self._owner(model)
+        media = _media_parts(owner)
+        render = partial(self._template(owner).render, chat, media)
         is_long = sum(map(_length, chat.messages)) > LONG_TEXT
-        prompt = await trio.to_thread.run_sync(render) if is_long else render()
-        async with self.generate(model, prompt, options) as answer:
+        text = await trio.to_thread.run_sync(render) if is_long else render()
+        files = await fetch_all(media.sources, self._settings.media.path, private_urls=self._settings.media.private_urls)
+        async with self.generate(model, MediaPrompt(text, files) if files else text, options) as answer:
             yield answer
 
     @asynccontextmanager
@@ -217,7 +243,9 @@ class LocalHost:
 async def open_local_host(settings: Settings) -> AsyncIterator[LocalHost]:
     """See `lsm.api.open_host`."""
     for source in settings.models:
-        read_header(source.path)  # before anything else: a broken file is a message, not a server
+        for path in (source.path, source.projector):
+            if path is not None:
+                read_header(path)  # before anything else: a broken file is a message, not a server
     if template := _template_override(settings):
         ChatTemplate(template, "", "")  # likewise
     chosen_devices(settings.placing)  # likewise
@@ -233,7 +261,7 @@ async def open_local_host(settings: Settings) -> AsyncIterator[LocalHost]:
             with trio.CancelScope(shield=True):  # takes no time; a start that is cancelled half way would never return
                 for source in settings.models:
                     line = exits.enter_context(Line(arena, source.alias))
-                    owner = _owner(source.alias, line, source.path, settings, changes, observer, exits)
+                    owner = _owner(source, line, settings, changes, observer, exits)
                     running.append(await nursery.start(_run, owner))
                     owners[source.alias] = owner
             nursery.start_soon(_load_in_order, tuple(owners.values()))
@@ -264,18 +292,23 @@ async def _load_in_order(owners: Sequence[Owner]) -> None:
 
 
 def _owner(
-    alias: str, line: Line, path: Path, settings: Settings, changes: Changes, observer: Observer | None, exits: AsyncExitStack
+    source: ModelSource, line: Line, settings: Settings, changes: Changes, observer: Observer | None, exits: AsyncExitStack
 ) -> Owner:
     def new_instance(machine: Machine, subject: str) -> Executor:
-        return Executor(machine, f"{alias}/{subject}", observer)
+        return Executor(machine, f"{source.alias}/{subject}", observer)
 
     def make_engine(send: Any, receive: Any) -> EngineThread:
-        thread = EngineThread(Engine(_engine_config(path, settings), next(_memory_owners), new_instance), alias, send, receive)
+        def fits(size_bytes: int) -> bool:
+            budget = settings.vram_budget
+            return not isinstance(budget, int) or engine.resident_bytes() + size_bytes <= budget
+
+        engine = Engine(engine_config(source, settings), next(_memory_owners), new_instance, fits=fits)
+        thread = EngineThread(engine, source.alias, send, receive)
         exits.push_async_callback(thread.stop)
         return thread
 
     return Owner(
-        alias,
+        source.alias,
         line,
         make_engine,
         changes,
@@ -283,32 +316,8 @@ def _owner(
         quantum_s=settings.quantum_ms / 1e3,
         idle_s=settings.sleep_idle_seconds,
         evict_kv=settings.sleep_evict_kv,
+        encoder_stays=source.projector is not None and not settings.media.mmproj_ondemand,
         observer=observer,
-    )
-
-
-def _engine_config(path: Path, settings: Settings) -> EngineConfig:
-    return EngineConfig(
-        path=path,
-        n_ctx=settings.n_ctx,
-        n_parallel=settings.n_parallel,
-        kv_unified=settings.kv_unified,
-        n_batch=settings.n_batch,
-        n_ubatch=settings.n_ubatch,
-        threads=settings.threads,
-        threads_batch=settings.threads_batch,
-        flash_attn=settings.flash_attn,
-        cache_type_k=settings.cache_type_k,
-        cache_type_v=settings.cache_type_v,
-        swa_full=settings.swa_full,
-        slot_prompt_similarity=settings.slot_prompt_similarity,
-        sampling=settings.options.sampling,
-        loading=settings.loading,
-        placing=settings.placing,
-        evict_kv=settings.sleep_evict_kv,
-        computing=settings.computing,
-        keeping=settings.keeping,
-        steering=settings.steering,
     )
 
 
@@ -322,6 +331,12 @@ def _template_override(settings: Settings) -> str:
     if settings.chat_template_file is not None:
         return settings.chat_template_file.read_text()
     return settings.chat_template or ""
+
+
+def _media_parts(owner: Owner) -> MediaParts:
+    """What this model takes beside text."""
+    facts = owner.facts
+    return MediaParts(facts.media_marker, facts.has_vision, facts.has_audio) if facts else MediaParts()
 
 
 def _length(message: Mapping[str, Any]) -> int:

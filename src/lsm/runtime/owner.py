@@ -59,6 +59,7 @@ class Owner:
         quantum_s: float,
         idle_s: float,
         evict_kv: bool,
+        encoder_stays: bool = False,
         observer: Observer | None = None,
     ) -> None:
         self.alias = alias
@@ -72,6 +73,7 @@ class Owner:
         self._line = line
         self._make_engine = make_engine
         self._min_hold_s, self._quantum_s, self._idle_s, self._evict_kv = min_hold_s, quantum_s, idle_s, evict_kv
+        self._encoder_stays = encoder_stays
         self._inbox = Inbox()
         self._machines = {m.name: Executor(m, alias, observer) for m in (TOKEN, SLEEP, LOAD, RESIDENCY)}
         self._since = dict.fromkeys(self._machines, 0.0)
@@ -115,13 +117,22 @@ class Owner:
         """See `Engine.preparation`."""
         return self._engine.preparation(options.sampling)
 
+    @property
+    def perception(self) -> Any:
+        """Likewise; also `InvalidRequest`: the model takes no images or sound."""
+        self._check_loaded()
+        return self._engine.perception
+
     # ---- what may be asked of a model -------------------------------------------------------------------------------------
 
-    def submit(self, request_id: str, prompt: Any, options: Options, embed: int | None = None) -> Answer:
+    def submit(
+        self, request_id: str, prompt: Any, options: Options, embed: int | None = None, media: tuple[Any, ...] = ()
+    ) -> Answer:
         """Start a generation, or an embedding (see `Job`).  prompt: token ids, int32, (n,).  `cancel` it when nobody reads the answer."""
         self._check_loaded()
         answer = self.demand.open_answer(request_id)
-        self._engine.submit(Job(request_id, prompt, options, user_starts=message_starts(prompt, self.user_marker), embed=embed))
+        starts = message_starts(prompt, self.user_marker)
+        self._engine.submit(Job(request_id, prompt, options, media, user_starts=starts, embed=embed))
         return answer
 
     async def do_slot_job(self, job: SlotJob) -> SlotDone:
@@ -241,6 +252,7 @@ class Owner:
             "demanded": lambda: self.demand.count > 0,
             "hopeless": self._hopeless,
             "evict_kv": lambda: self._evict_kv,
+            "encoder_stays": lambda: self._encoder_stays,
         }
 
     def _hopeless(self) -> bool:
@@ -279,10 +291,12 @@ class Owner:
             "residency_freed": tell("residency", "freed"),
             "rest": tell("sleep", "rest"),
             "release_compute": partial(engine.release, "compute"),
+            "release_encoder": partial(engine.release, "encoder"),
             "release_weights": partial(engine.release, "weights"),
             "release_kv": partial(engine.release, "kv"),
             "report_left": engine.report_left,
-            "restore": engine.restore,
+            "restore": partial(engine.restore, False),
+            "restore_with_encoder": partial(engine.restore, True),
             "tell_granted": tell("load", "granted"),
             "tell_source_changed": tell("load", "source_changed"),
             "tell_mapped": tell("token", "mapped"),

@@ -1,0 +1,177 @@
+"""The encoder's comings and goings: performs what the table `lsm.machines.encoder` asks for, all of it on the engine thread."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lsm.engine.ports import Media, OwnedInstance
+from lsm.engine.prefix import Tokens
+from lsm.engine.prompt import Span, placeholders
+from lsm.errors import DeviceMemoryError, LsmError, ServerError
+from lsm.native.media import Chunk
+
+log = logging.getLogger("lsm.engine")
+
+WEIGHTS, ENCODER = "weights", "encoder"  # classes of device memory
+
+Floats = NDArray[np.float32]
+
+
+class Memory(Protocol):
+    """Two of the verbs of `native.memory.DeviceMemory`.  Both raise `LsmError`, and change nothing then."""
+
+    def release(self, memory_class: str) -> None: ...
+
+    def restore(self, memory_class: str) -> None: ...
+
+
+class Opened(Protocol):
+    """What is needed of `native.media.Projector`."""
+
+    def encode(self, first: Chunk, more: Sequence[Chunk] = ()) -> list[Floats | None]: ...
+
+
+@dataclass(slots=True, eq=False)
+class MediaChunk:
+    """`ports.Media`: a chunk of a tokenized prompt, and what the encoder made of it."""
+
+    span: Span
+    chunk: Chunk
+    embeddings: Floats | None = None
+
+
+def lay_out(parts: Sequence[Tokens | Chunk]) -> tuple[Tokens, tuple[MediaChunk, ...]]:
+    """The prompt, shape (n,), int32, with placeholders for media, and the media in order.
+
+    One image may be several chunks; all of them have its id, so each is told from the others by how many came before it.
+    """
+    rows: list[Tokens] = [np.zeros(0, np.int32)]
+    media: list[MediaChunk] = []
+    seen: dict[str, int] = {}
+    n = 0
+    for part in parts:
+        if isinstance(part, Chunk):
+            count = seen[part.id] = seen.get(part.id, 0) + 1
+            id = f"{part.id}/{count}"
+            media.append(MediaChunk(Span(n, part.n_tokens, part.n_pos, id), part))
+            rows.append(placeholders(id, part.n_tokens))
+        else:
+            rows.append(part)
+        n += len(rows[-1])
+    return np.concatenate(rows), tuple(media)
+
+
+class EncoderWindow:
+    """`ports.Encoder`.  `fits` says whether the device has room for so many bytes beside what is there."""
+
+    def __init__(self, machine: OwnedInstance, memory: Memory, fits: Callable[[int], bool], on_demand: bool) -> None:
+        self._machine = machine
+        self._memory = memory
+        self._size_bytes = 0
+        self._projector: Opened | None = None
+        self._work: Callable[[], None] = lambda: None  # what `run` does
+        self._open: Callable[[], Opened] | None = None
+        self._error: LsmError | None = None
+        self._perform: dict[str, Callable[[], str]] = {
+            "open": self._do_open,
+            "fail_open": lambda: "",  # the caller is told the error
+            "release_weights": lambda: self._move(self._memory.release, WEIGHTS, "weights_left", "leave_failed"),
+            "restore_weights": lambda: self._move(self._memory.restore, WEIGHTS, "weights_entered", "enter_failed"),
+            "release_encoder": lambda: self._move(self._memory.release, ENCODER, "left", "leave_failed"),
+            "restore_encoder": lambda: self._move(self._memory.restore, ENCODER, "entered", "enter_failed"),
+            "run": self._do_run,
+            "fail_media": self._do_fail_media,
+            "report_lost": self._do_report_lost,
+        }
+        self._sample: dict[str, Callable[[], bool]] = {
+            "fits": lambda: fits(self._size_bytes),
+            "for_room": lambda: isinstance(self._error, DeviceMemoryError),
+            "on_demand": lambda: on_demand,
+        }
+        self._media_error: LsmError | None = None
+        self.lost_for: LsmError | None = None  # why the weights are not there
+
+    # ---- asked by the engine --------------------------------------------------------------------------------------------
+
+    @property
+    def is_lost(self) -> bool:
+        return self._machine.state == "lost"
+
+    def arrive(self, open_projector: Callable[[], Opened], size_bytes: int) -> None:
+        """Load the projector, of so many bytes on the device, while the weights are there.  Raises `LsmError`."""
+        self._open, self._size_bytes, self._error = open_projector, size_bytes, None
+        self._drive("arrive")
+        if self._machine.state not in ("host", "resident"):
+            raise self._error or DeviceMemoryError(
+                f"the device has no room for the encoder ({size_bytes} bytes) beside the weights; --mmproj-ondemand lets them take turns"
+            )
+
+    def encode(self, media: Media, more: Sequence[Media]) -> None:
+        """One window: `media`, and of `more` what goes along with it.  Raises `ServerError`: `media` was not encoded."""
+        batch = [cast(MediaChunk, one) for one in (media, *more)]
+        self._work = lambda: self._encode(batch)
+        self._media_error = self._error = None
+        self._drive("encode")
+        if self._media_error is not None:
+            raise self._media_error
+
+    def woken(self) -> None:
+        """All that was in device memory before is there again."""
+        self.lost_for = None
+        self._drive("woken")
+
+    def freed(self) -> None:
+        self._drive("freed")
+        self._machine.close()
+
+    # ---- the table ------------------------------------------------------------------------------------------------------
+
+    def _drive(self, event: str) -> None:
+        """Deliver the event, and whatever comes of its effects, until nothing more does."""
+        while event:
+            effects = self._machine.fire(event, **{name: self._sample[name]() for name in self._machine.asks(event)})
+            outcomes = [outcome for effect in effects if (outcome := self._perform[effect]())]
+            event = outcomes[0] if outcomes else ""
+
+    def _move(self, verb: Callable[[str], None], memory_class: str, done: str, failed: str) -> str:
+        return self._attempt(lambda: verb(memory_class), done, failed)
+
+    def _attempt(self, act: Callable[[], None], done: str, failed: str) -> str:
+        try:
+            act()
+        except LsmError as error:
+            self._error = error
+            log.warning("encoder: %s: %s", failed, error.message)
+            return failed
+        return done
+
+    def _do_open(self) -> str:
+        def act() -> None:
+            assert self._open is not None
+            self._projector = self._open()
+
+        return self._attempt(act, "opened", "open_failed")
+
+    def _do_run(self) -> str:
+        return self._attempt(self._work, "encoded", "encode_failed")
+
+    def _encode(self, batch: Sequence[MediaChunk]) -> None:
+        assert self._projector is not None
+        results = self._projector.encode(batch[0].chunk, [one.chunk for one in batch[1:]])
+        for one, embeddings in zip(batch, results, strict=True):
+            one.embeddings = embeddings
+
+    def _do_fail_media(self) -> str:
+        reason = self._error.message if self._error else "the encoder failed"
+        self._media_error = ServerError(f"the image or sound could not be encoded: {reason}")
+        return ""
+
+    def _do_report_lost(self) -> str:
+        self.lost_for = self._error
+        return ""
