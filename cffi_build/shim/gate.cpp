@@ -1,5 +1,6 @@
 // The second line of defence: a graph that touches released memory is refused before its first node runs, so that llama_decode
 // returns an error and the process lives. The first line is lsm_step_decode(), which asks before it builds a graph at all.
+#include "backends.hpp"
 #include "ledger.hpp"
 #include "ggml.h"
 
@@ -66,6 +67,7 @@ ggml_backend_t init_backend(ggml_backend_dev_t device, const char * params) {
     }
     ggml_backend_t backend = original(device, params);
     if (!backend) return nullptr;
+    remember_backend(scope_owner(), backend);
     std::lock_guard lock(mutex);
     devices.at(device).graph_compute = backend->iface.graph_compute;
     backend->iface.graph_compute     = compute;

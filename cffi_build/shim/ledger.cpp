@@ -41,6 +41,7 @@ std::atomic<int> n_released{0};
 
 int pack_scope(int owner, int memory_class) { return owner << 8 | memory_class; }
 int exchange_scope(int packed) { return std::exchange(scope, packed); }
+int scope_owner() { return scope >> 8; }
 
 bool take_allocation_failure() { return std::exchange(allocation_failed, false); }
 
@@ -230,6 +231,12 @@ void Ledger::let_host_stay(int owner, bool yes) {
 bool can_release(ggml_backend_dev_t device) {
     int index;
     return provider_of(device, index) != nullptr;
+}
+
+bool backend_gathers_memory(ggml_backend_dev_t device) {
+    int index;
+    const Provider * provider = provider_of(device, index);
+    return provider && provider->backend_gathers_memory;
 }
 
 const Region * region_of(ggml_backend_buffer_t buffer) { return Ledger::instance().region(buffer); }

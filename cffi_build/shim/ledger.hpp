@@ -147,9 +147,13 @@ public:
 // Whether buffers of this device can be hooked, and so can leave it.
 bool can_release(ggml_backend_dev_t);
 
+// Whether its backend objects keep device memory of their own (provider.hpp).
+bool backend_gathers_memory(ggml_backend_dev_t);
+
 // The thread's scope: owner in the upper bits, class in the lower eight.
 int  exchange_scope(int packed);
 int  pack_scope(int owner, int memory_class);
+int  scope_owner();
 
 // True once after an allocation in a scope of this thread failed.
 bool take_allocation_failure();

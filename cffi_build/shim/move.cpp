@@ -1,5 +1,6 @@
 // Release and restore: the order of steps that makes each of them all or nothing.
 #include "move.hpp"
+#include "backends.hpp"
 #include "copies.hpp"
 #include "engine_copies.hpp"
 #include "faults.hpp"
@@ -94,6 +95,7 @@ Status release(int owner, int classes) {
         }
         Ledger::instance().mark_released(*entry);
     }
+    if (classes & LSM_CLASS_COMPUTE) renew_backends(owner);
     return {};
 }
 

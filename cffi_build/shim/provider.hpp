@@ -62,6 +62,9 @@ struct Provider {
     // Optional: null where bytes move through the backend's own functions.
     const CopyEngine * engine;
 
+    // Optional: a backend object gathers scratch memory and library handles, which only its end gives back.
+    bool backend_gathers_memory;
+
     bool moves() const { return map == nullptr; }
 };
 
