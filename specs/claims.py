@@ -41,7 +41,14 @@ ENCODERS = {
     encoder.Scenario(budget=8): ("fits beside the weights", ("-DBUDGET=8",), 730),
     encoder.Scenario(on_demand=False, budget=8): ("stays", ("-DBUDGET=8", "-DSTAYS"), 156),
 }
-SLOT_STATES = 6_752  # of two slots and three requests; both must count so many
+# Of two slots and three requests; both must count so many.
+SLOT_STATES = {"three requests": 6_752, "two choices": 2_688, "a shift": 906}
+SLOT_SCENARIOS = {
+    "three requests": slots_state.Scenario(),
+    "two choices": slots_state.CHOICES,
+    "a shift": slots_state.SHIFT,
+}
+SLOT_DEFINES = {"three requests": (), "two choices": ("-DFAMILY", "-DPROMPT=3"), "a shift": ("-DFAMILY", "-DPROMPT=3", "-DCONTEXT=4")}
 
 
 class Broken(Exception):
@@ -87,10 +94,10 @@ def spin_counts(n: int) -> str:
     return f"{verdict.states} states, {verdict.transitions} transitions"
 
 
-def spin_counts_slots() -> str:
-    verdict = spin.count_slots()
-    if (verdict.states, verdict.errors) != (SLOT_STATES, 0):
-        raise Broken(f"SPIN found {verdict}, not {SLOT_STATES} states and no error")
+def spin_counts_slots(name: str) -> str:
+    verdict = spin.count_slots(SLOT_DEFINES[name])
+    if (verdict.states, verdict.errors) != (SLOT_STATES[name], 0):
+        raise Broken(f"SPIN found {verdict}, not {SLOT_STATES[name]} states and no error")
     return f"{verdict.states} states"
 
 
@@ -110,10 +117,11 @@ def owner_is_explored(scenario: Scenario, states: int) -> str:
     return seen
 
 
-def slots_are_explored(scenario: slots_state.Scenario, states: int) -> str:
+def slots_are_explored(name: str) -> str:
     """All invariants hold, every request can be done, and on every weakly fair run each ends."""
+    scenario = SLOT_SCENARIOS[name]
     report = explore(slots.initial(scenario), slots.World(scenario).successors, slots_claims.INVARIANTS, slots_claims.GOALS)
-    seen = _seen(report, states)
+    seen = _seen(report, SLOT_STATES[name])
     _all_pass(report, slots_claims.PASSING, slots_claims.group)
     return seen
 
@@ -254,8 +262,11 @@ CLAIMS = (
     Claim("owner, 1 client, load, unload, wake and sleep calls", "S2 S7", partial(owner_is_explored, LIFE, 93_344), slow=True),
     Claim("owner, 2 clients, all calls, KV cache stays", "S2 S7 S9", partial(owner_is_explored, LIFE_KEEP_KV, 25_756), slow=True),
     Claim("owner, every state of every machine is met", "S2", partial(owner_meets_everything, LIFE), slow=True),
-    Claim("slots, 2 slots, 3 requests", "S2 P2 P13", partial(slots_are_explored, slots_state.Scenario(), SLOT_STATES), slow=True),
-    Claim("slots, 2 slots, 3 requests, SPIN", "P2 P13", spin_counts_slots, slow=True, spin=True),
+    *(Claim(f"slots, 2 slots, {name}", "S2 P2 P13", partial(slots_are_explored, name), slow=True) for name in SLOT_SCENARIOS),
+    *(
+        Claim(f"slots, 2 slots, {name}, SPIN", "P2 P13", partial(spin_counts_slots, name), slow=True, spin=True)
+        for name in SLOT_SCENARIOS
+    ),
     Claim("snapshots, 1 slot", "S6 S11", partial(checkpoints_are_explored, checkpoints.Scenario(), CHECKPOINT_STATES), slow=True),
     *(Claim(f"encoder that {name}", "S5", partial(encoder_is_explored, scenario, n)) for scenario, (name, _, n) in ENCODERS.items()),
     *(

@@ -49,7 +49,7 @@ def _worlds() -> list[tuple[Hashable, Any]]:
     return [
         (token.initial(2), token.World()),
         *((owner.initial(scenario), owner.World(scenario)) for scenario in (CALLS, MEETINGS, KEEP_KV)),
-        (slots.initial(TWO), slots.World(TWO)),
+        *((slots.initial(scenario), slots.World(scenario)) for scenario in (TWO, slots_state.SHIFT)),
         (checkpoints.initial(SHORT), checkpoints.World(SHORT)),
         *((encoder.initial(scenario), encoder.World(scenario)) for scenario in ENCODERS),
     ]

@@ -94,10 +94,12 @@ def in_owner(name: str, about: str, claim: str, steps: int, *tables: Machine, sc
     )  # fmt: skip
 
 
-def in_slots(name: str, about: str, claim: str, steps: int, *tables: Machine, mistake: str = "") -> Mistake:
+def in_slots(
+    name: str, about: str, claim: str, steps: int, *tables: Machine, scenario: slots_state.Scenario | None = None, **changes: Any
+) -> Mistake:
     """With the slots and requests of one engine.  What lasts for ever does so without faults."""
     mutants = {table.name: table for table in tables}
-    scenario = slots_state.Scenario(mistake=mistake, faults=claim in slots_claims.INVARIANTS)
+    scenario = replace(scenario or slots_state.Scenario(), **{"faults": claim in slots_claims.INVARIANTS} | changes)
     return Mistake(
         name, about, claim, steps, "slots",
         lambda: search(SLOTS_CLAIMS, claim, slots.initial(scenario), slots.World(scenario, mutants).successors),

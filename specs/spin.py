@@ -50,9 +50,9 @@ def count_states(n: int, defines: Sequence[str] = (), table: Machine = TOKEN, ta
     return _run(n, defines, table, ["-DNOREDUCE", "-DSAFETY", "-DNOCLAIM"], [f"-w{table_log2}", f"-m{DEPTH.get(n, 2_000_000)}"])
 
 
-def count_slots(request: Machine = REQUEST, slot: Machine = SLOT) -> Verdict:
+def count_slots(defines: Sequence[str] = (), request: Machine = REQUEST, slot: Machine = SLOT) -> Verdict:
     """Every state of two slots and three requests; assertions are checked on the way."""
-    return _count(SLOTS_WORLD, "slots_tables.pml", promela_calls(slot, "s") + promela_calls(request, "r"))
+    return _count(SLOTS_WORLD, "slots_tables.pml", promela_calls(slot, "s") + promela_calls(request, "r"), defines)
 
 
 def count_checkpoints(table: Machine = CHECKPOINT) -> Verdict:
@@ -72,7 +72,7 @@ def _count(world: Path, tables_name: str, tables: str, defines: Sequence[str] = 
         shutil.copy(world, folder)
         (Path(folder) / tables_name).write_text(tables)
         _call(folder, ["spin", "-a", *defines, world.name])
-        _call(folder, ["gcc", "-w", "-O1", "-DNOREDUCE", "-DSAFETY", "-DNOCLAIM", "-o", "pan", "pan.c"])
+        _call(folder, ["gcc", "-w", "-O0", "-DNOREDUCE", "-DSAFETY", "-DNOCLAIM", "-o", "pan", "pan.c"])
         return _verdict(_call(folder, ["./pan", "-w22", "-m100000"]))
 
 

@@ -72,6 +72,12 @@ class Options:
     cache_prompt: bool = True
     id_slot: int = -1  # -1: any
     t_max_predict_ms: int = -1  # -1: no limit
+    n: int = 1  # answers to the one prompt, each with its own random numbers
+    n_keep: int = 0  # tokens that stay at the start when the context shifts; -1: the whole prompt
+    n_discard: int = 0  # tokens that leave then; 0: half of the rest
+    n_cache_reuse: int = 0  # shortest chunk of the cache that is moved to where the prompt has it; 0: none
+    return_progress: bool = False  # tell how much of the prompt is done
+    timings_per_token: bool = False  # each text comes with the timings so far
     special: bool = False  # show special tokens in the text
 
 
@@ -131,6 +137,18 @@ class Text:
     text: str
     tokens: tuple[int, ...]
     probs: tuple[TokenProbs, ...] = ()
+    index: int = 0  # of the choice
+    timings: Timings | None = None  # if they were asked for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How much of the prompt is in the cache: `processed` of `total` tokens, `cache` of them from before."""
+
+    total: int
+    cache: int
+    processed: int
+    time_ms: float  # in batches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,11 +164,14 @@ class Timings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """How a generation ended.  Prompt tokens are `timings.cache_n + timings.prompt_n`, completion tokens `timings.predicted_n`."""
+    """How one choice of a generation ended.
 
+    Prompt tokens are `timings.cache_n + timings.prompt_n`, completion tokens `timings.predicted_n`."""
+
+    index: int = 0  # of the choice
     stop_type: StopType
     stopping_word: str
-    truncated: bool  # the context was full
+    truncated: bool  # the context was full, or the beginning of the answer left it
     id_slot: int
     timings: Timings
     prompt_tokens: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -80,47 +80,70 @@ class ScriptedSampler:
         self.is_closed = True
 
 
-class ScriptedDecoder:
-    """Sequences of tokens; `window` tokens are still there of each when it slides, and nothing can be cut off when it is recurrent."""
+@dataclass(eq=False)
+class Cell:
+    """A place in the cache.  Sequences that share it see it move together."""
 
-    def __init__(self, n_cells: int = 10**6, window: int = 0, is_recurrent: bool = False) -> None:
-        self.n_cells, self.window, self.is_recurrent = n_cells, window, is_recurrent
-        self.sequences: dict[int, list[int]] = {}
+    token: int
+    pos: int
+    chunk: Span | None = None  # the media that it is part of
+
+
+class ScriptedDecoder:
+    """Sequences of cells; `window` tokens are still there of each when it slides, and nothing can be cut off when it is recurrent.
+
+    `shares_cells`: a copied sequence has the same cells, not copies of them.
+    """
+
+    def __init__(self, n_cells: int = 10**6, window: int = 0, is_recurrent: bool = False, shares_cells: bool = True) -> None:
+        self.n_cells, self.window, self.is_recurrent, self.shares_cells = n_cells, window, is_recurrent, shares_cells
+        self.cells: dict[int, list[Cell]] = {}
         self.forgotten: dict[int, int] = {}  # positions before this are gone from the sliding layers
         self.codes: list[int] = []  # what the next calls return instead of decoding
         self.error: LsmError | None = None
         self.calls: list[int] = []  # rows of each call
-        self.spans: dict[int, list[Span]] = {}  # the media in each sequence
         self.on_decode: Callable[[], None] = lambda: None
-        self.spans_of: dict[bytes, list[Span]] = {}  # the same in each state that was saved
+        self.cells_of: dict[bytes, list[Cell]] = {}  # in each state that was saved
         self.is_away = self.no_room_for_states = self.spoiled_states = False
 
-    def decode(self, batch: Batch, start: int, stop: int, samplers: Sequence[Sampler]) -> tuple[int, Sequence[int]]:
+    def cached(self, slot: int) -> list[int]:
+        """The tokens of a sequence; they must lie without a gap, each at its position."""
+        cells = sorted(self.cells.get(slot, []), key=lambda cell: cell.pos)
+        assert {cell.pos for cell in cells} == set(range(self._next_position(slot))), "positions are missing"
+        texts = [cell.pos for cell in cells if cell.chunk is None]
+        assert len(set(texts)) == len(texts), "positions are taken twice"
+        return [cell.token for cell in cells]
+
+    def decode(
+        self, batch: Batch, start: int, stop: int, rows: Sequence[int], samplers: Sequence[Sampler]
+    ) -> tuple[int, Sequence[int]]:
         self.on_decode()
         self.calls.append(stop - start)
         if self.error is not None:
             raise self.error
         code = self.codes.pop(0) if self.codes else 0
-        if code == 0 and sum(map(len, self.sequences.values())) + stop - start > self.n_cells:
+        if code == 0 and self._n_used() + stop - start > self.n_cells:
             code = 1
         if code:
             if code != 1:  # some rows were decoded, some not: nobody knows
                 for row in range(start, stop, 2):
-                    self.sequences.setdefault(int(batch.seq[row]), []).append(END)
+                    self._add(int(batch.seq[row]), END)
             return code, ()
+        draws = list(zip(rows, samplers, strict=True))
         sampled: list[int] = []
         for row in range(start, stop):
-            cached = self.sequences.setdefault(int(batch.seq[row]), [])
-            assert batch.pos[row] == self._next_position(int(batch.seq[row])), "a position was left out, or decoded twice"
-            cached.append(int(batch.tokens[row]))
-            if batch.logits[row]:
-                sampler = samplers[len(sampled)]
+            slot = int(batch.seq[row])
+            assert batch.pos[row] == self._next_position(slot), "a position was left out, or decoded twice"
+            self._add(slot, int(batch.tokens[row]))
+            drawing = [sampler for drawn, sampler in draws if drawn == row - start]
+            assert bool(batch.logits[row]) == bool(drawing)
+            for sampler in drawing:
                 assert isinstance(sampler, ScriptedSampler) and not sampler.is_closed
-                sampled.append(sampler.script.pop(0) if sampler.script else next_token(cached))
+                sampled.append(sampler.script.pop(0) if sampler.script else next_token(self.cached(slot)))
         assert len(sampled) == len(samplers)
-        for slot, cached in self.sequences.items():
+        for slot, cells in self.cells.items():
             if self.window:
-                self.forgotten[slot] = max(self.forgotten.get(slot, 0), len(cached) - self.window)
+                self.forgotten[slot] = max(self.forgotten.get(slot, 0), len(cells) - self.window)
         return 0, sampled
 
     def decode_media(self, media: Media, slot: int, pos: int, sampler: Sampler | None) -> tuple[int, int | None]:
@@ -131,35 +154,37 @@ class ScriptedDecoder:
         code = self.codes.pop(0) if self.codes else 0
         if code:
             return code, None
-        cached = self.sequences.setdefault(slot, [])
+        span, cells = media.span, self.cells.setdefault(slot, [])
         assert pos == self._next_position(slot)
-        assert media.span.start == len(cached), "it stands at another place in the prompt"
-        cached.extend(placeholders(media.span.id, media.span.n_tokens).tolist())
-        self.spans.setdefault(slot, []).append(media.span)
+        assert span.start == len(cells), "it stands at another place in the prompt"
+        for i, token in enumerate(placeholders(span.id, span.n_tokens).tolist()):
+            cells.append(Cell(token, pos + min(i, span.n_pos - 1), span))
         if sampler is None:
             return 0, None
         assert isinstance(sampler, ScriptedSampler) and not sampler.is_closed
-        return 0, sampler.script.pop(0) if sampler.script else next_token(cached)
+        return 0, sampler.script.pop(0) if sampler.script else next_token(self.cached(slot))
+
+    def _n_used(self) -> int:
+        return len({id(cell) for cells in self.cells.values() for cell in cells})
 
     def _next_position(self, slot: int) -> int:
-        spans = self.spans.get(slot, ())
-        return len(self.sequences.get(slot, ())) - sum(span.n_tokens - span.n_pos for span in spans)
+        return max((cell.pos for cell in self.cells.get(slot, ())), default=-1) + 1
+
+    def _add(self, slot: int, token: int) -> None:
+        self.cells.setdefault(slot, []).append(Cell(token, self._next_position(slot)))
 
     def seq_rm(self, slot: int, start: int, stop: int) -> bool:
-        assert stop == -1
-        if start == 0:
-            self.spans.pop(slot, None)
-            self.sequences.pop(slot, None)
+        if start == 0 and stop == -1:
+            self.cells.pop(slot, None)
             self.forgotten.pop(slot, None)
             return True
         if self.is_recurrent and start < self._next_position(slot):
             return False
-        while self._next_position(slot) > start:
-            if (spans := self.spans.get(slot)) and spans[-1].stop == len(self.sequences[slot]):
-                assert self._next_position(slot) - spans[-1].n_pos >= start, "half of an image was kept"
-                del self.sequences[slot][spans.pop().start :]
-            else:
-                self.sequences[slot].pop()
+        stop = 10**9 if stop == -1 else stop
+        leaving = [cell for cell in self.cells[slot] if start <= cell.pos < stop]
+        self.cells[slot] = [cell for cell in self.cells[slot] if cell not in leaving]
+        halved = {cell.chunk for cell in leaving if cell.chunk} & {cell.chunk for cell in self.cells[slot]}
+        assert not halved, "half of an image was kept"
         return True
 
     def save_state(self, slot: int, partial: bool) -> State | None:
@@ -167,14 +192,14 @@ class ScriptedDecoder:
         assert not self.is_away, "the memory was looked at while it was away"
         if self.no_room_for_states:
             return None
-        cached = self.sequences.get(slot, [])
-        forgotten = max(self.forgotten.get(slot, 0), len(cached) - self.window) if self.window else 0
-        state = np.array([HEADER, slot, partial, forgotten, *cached], np.int32).view(np.uint8)
-        self.spans_of[state.tobytes()] = list(self.spans.get(slot, ()))
+        cells = self.cells.get(slot, [])
+        forgotten = max(self.forgotten.get(slot, 0), len(cells) - self.window) if self.window else 0
+        state = np.array([HEADER, slot, partial, forgotten, *self.cached(slot)], np.int32).view(np.uint8)
+        self.cells_of[state.tobytes()] = [replace(cell) for cell in cells]
         return state
 
     def state_size(self, slot: int) -> int:
-        return 4 * (4 + len(self.sequences.get(slot, ())))
+        return 4 * (4 + len(self.cells.get(slot, ())))
 
     def load_state(self, slot: int, state: State, partial: bool) -> bool:
         assert not self.is_away, "the memory was looked at while it was away"
@@ -182,23 +207,33 @@ class ScriptedDecoder:
         if self.spoiled_states or header != HEADER or was_partial != partial:
             return False
         if not partial:
-            self.sequences.pop(slot, None)
-            if sum(map(len, self.sequences.values())) + len(cached) > self.n_cells:
+            self.cells.pop(slot, None)
+            if self._n_used() + len(cached) > self.n_cells:
                 return False
-            self.spans[slot] = list(self.spans_of.get(state.tobytes(), ()))
-        if partial:  # what sees everything is still there, and must be of the same prefix
-            assert self.sequences[slot][: len(cached)] == cached, "a snapshot of other tokens"
-            if not self.is_recurrent:
-                cached = self.sequences[slot]
-        self.sequences[slot], self.forgotten[slot] = list(cached), forgotten
-        self.spans[slot] = [span for span in self.spans.get(slot, ()) if span.stop <= len(cached)]
+            texts = [Cell(token, i) for i, token in enumerate(cached)]
+            self.cells[slot] = [replace(cell) for cell in self.cells_of.get(state.tobytes(), texts)]
+        else:  # what sees everything is still there, and must be of the same prefix
+            assert self.cached(slot)[: len(cached)] == cached, "a snapshot of other tokens"
+            if self.is_recurrent:
+                del self.cells[slot][len(cached) :]
+        self.forgotten[slot] = forgotten
         return True
 
     def seq_pos_max(self, slot: int) -> int:
         return self._next_position(slot) - 1
 
+    def seq_cp(self, source: int, target: int) -> None:
+        assert not self.cells.get(target)
+        cells = self.cells.get(source, [])
+        self.cells[target] = list(cells) if self.shares_cells else [replace(cell) for cell in cells]
+        self.forgotten[target] = self.forgotten.get(source, 0)
+
+    def seq_add(self, slot: int, start: int, stop: int, delta: int) -> None:
+        for cell in self.cells[slot]:
+            cell.pos += delta if start <= cell.pos < stop else 0
+
     def seq_pos_min(self, slot: int) -> int:
-        return self.forgotten.get(slot, 0) if self.sequences.get(slot) else -1
+        return self.forgotten.get(slot, 0) if self.cells.get(slot) else -1
 
 
 @dataclass
@@ -252,14 +287,14 @@ class ScriptedEmbedder:
     def embed(self, batch: Batch) -> int:
         assert batch.logits[: batch.n].all(), "a row without an embedding"
         batch.logits[: batch.n] = 0  # the scripted decoder would draw tokens
-        code, _ = self.decoder.decode(batch, 0, batch.n, ())
+        code, _ = self.decoder.decode(batch, 0, batch.n, (), ())
         self.last = np.stack([batch.tokens[: batch.n], batch.pos[: batch.n]], axis=1).astype(np.float32)
         if code == 0:
             self.batches.append([(share.slot, share.stop - share.start) for share in batch.shares])
         return code
 
     def pooled(self, slot: int) -> np.ndarray:
-        cached = self.decoder.sequences[slot]
+        cached = self.decoder.cached(slot)
         return np.array([cached[-1], len(cached)], np.float32)
 
     def rows(self, start: int, stop: int) -> np.ndarray:
@@ -276,6 +311,7 @@ class Bench:
         self.now_ns = 0
         self.fired: list[Fired] = []
         self.samplers: list[ScriptedSampler] = []
+        self.scripts: list[list[int]] = []
         self.script: list[int] = []  # for the sampler of the next job
         self.n_look_back = 0
         defaults: dict[str, object] = {"n_slots": 2, "n_ctx_slot": 64, "n_batch": 8, "n_swa": 0, "shares_cells": True}
@@ -295,8 +331,8 @@ class Bench:
     def new_sampler(self, options: Sampling) -> tuple[ScriptedSampler, int]:
         if options.grammar == "bad":
             raise InvalidRequest("is not GBNF", "grammar")
-        self.samplers.append(ScriptedSampler(self.script))
-        self.script = []
+        self.samplers.append(ScriptedSampler(self.script, seed=options.seed))
+        self.script = self.scripts.pop(0) if self.scripts else []
         return self.samplers[-1], self.n_look_back
 
     def submit(
@@ -305,10 +341,12 @@ class Bench:
         prompt: Sequence[int],
         script: Sequence[int] = (),
         media: Sequence[ScriptedMedia] = (),
+        scripts: Sequence[Sequence[int]] = (),
         user_starts: tuple[int, ...] = (),
         **options: object,
     ) -> None:
-        self.script = list(script)
+        """`script`: what the answer will be; `scripts`: what the other choices will be."""
+        self.script, self.scripts = list(script), [list(other) for other in scripts]
         tokens = np.array(prompt, np.int32)
         self.scheduler.submit(Job(id, tokens, Options(**options), tuple(media), user_starts))  # type: ignore[arg-type]
 
@@ -330,30 +368,43 @@ class Bench:
     def cached(self, slot: int) -> list[int]:
         """What the slot believes to be in the cache; checked against what is."""
         tokens: list[int] = self.scheduler.pool.slots[slot].tokens.tolist()
-        assert tokens == self.decoder.sequences.get(slot, [])
+        assert tokens == self.decoder.cached(slot)
         return tokens
 
 
-def texts(outputs: Sequence[Output], id: str) -> str:
-    return "".join(output.text.text for output in outputs if isinstance(output, Piece) and output.id == id)
+def texts(outputs: Sequence[Output], id: str, index: int = 0) -> str:
+    return "".join(output.text.text for output in _pieces(outputs, id, index))
 
 
-def tokens(outputs: Sequence[Output], id: str) -> list[int]:
-    return [token for output in outputs if isinstance(output, Piece) and output.id == id for token in output.text.tokens]
+def tokens(outputs: Sequence[Output], id: str, index: int = 0) -> list[int]:
+    return [token for output in _pieces(outputs, id, index) for token in output.text.tokens]
 
 
-def end(outputs: Sequence[Output], id: str) -> Ended | Failed | Cancelled:
-    """The only end of this id, and its last output."""
-    own = [output for output in outputs if output.id == id]
-    ends = [output for output in own if not isinstance(output, Piece)]
+def _pieces(outputs: Sequence[Output], id: str, index: int) -> list[Piece]:
+    return [output for output in outputs if isinstance(output, Piece) and (output.id, output.text.index) == (id, index)]
+
+
+def end(outputs: Sequence[Output], id: str, index: int = 0) -> Ended | Failed | Cancelled:
+    """The only end of this choice of this id, and its last output."""
+    own = [output for output in outputs if output.id == id and _index(output) in (index, None)]
+    ends = [output for output in own if isinstance(output, Ended | Failed | Cancelled)]
     assert len(ends) == 1 and own[-1] is ends[0], own
     return ends[0]
 
 
-def result(outputs: Sequence[Output], id: str) -> tuple[str, Finish]:
-    ended = end(outputs, id)
+def _index(output: Output) -> int | None:
+    match output:
+        case Piece():
+            return output.text.index
+        case Ended():
+            return output.finish.index if isinstance(output.finish, Finish) else 0
+    return None
+
+
+def result(outputs: Sequence[Output], id: str, index: int = 0) -> tuple[str, Finish]:
+    ended = end(outputs, id, index)
     assert isinstance(ended, Ended) and isinstance(ended.finish, Finish), ended
-    return texts(outputs, id), ended.finish
+    return texts(outputs, id, index), ended.finish
 
 
 def error(outputs: Sequence[Output], id: str) -> LsmError:

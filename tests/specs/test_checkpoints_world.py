@@ -58,7 +58,7 @@ class Run:
 
     def state(self) -> Memory:
         (slot,) = self.bench.scheduler.pool.slots
-        believed, cells = text(slot.tokens.tolist()), text(self.decoder.sequences.get(0, []))
+        believed, cells = text(slot.tokens.tolist()), text(self.decoder.cached(0))
         kept = tuple((entry.n_tokens, text(entry.state.view("int32")[4:].tolist())) for entry in slot.checkpoints)
         request = slot.request
         prompt = text(request.prompt.tolist()) if request is not None and request.sampled is None else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lsm.engine.limits import Limits
+from lsm.engine.moving import Moving
 from lsm.engine.pool import Pool
 from lsm.engine.ports import Decoder
 from lsm.engine.prompt import whole_prefix
@@ -19,6 +20,7 @@ class Cache:
         self._limits = limits
         self.rewinding = Rewinding(decoder, limits)
         self.stashing = Stashing(pool, decoder, self.rewinding, limits)
+        self.moving = Moving(pool, decoder, self.rewinding, limits)
         self._adapters: Scales = ()
 
     def set_adapters(self, scales: Scales) -> None:
@@ -27,13 +29,13 @@ class Cache:
         for slot in self._pool.order:
             slot.adapters = None  # its end will be made by others than its beginning
 
-    def keep_prefix(self, request: Request, slot: Slot) -> None:
+    def keep_prefix(self, slot: Slot, request: Request) -> None:
         """Keep what the slot has of the request's prompt; the rest goes."""
         request.adapters = self._adapters
         self.stashing.exchange(slot, request)
         n_common = n = 0
         if request.options.cache_prompt and slot.n:
-            n_common = slot.held.shared(request.held)
+            n_common = self.moving.move_chunks(slot, request, slot.held.shared(request.held))
             # The last token must be decoded, so that there are logits: if it is of a chunk, all of that.
             n = whole_prefix(min(n_common, len(request.prompt) - 1), slot.spans, request.spans)
         self.rewinding.match(slot, n, n_common)

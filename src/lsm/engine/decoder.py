@@ -35,21 +35,23 @@ class ContextDecoder:
         self._context = context
         context.set_embeddings(False)
 
-    def decode(self, batch: Batch, start: int, stop: int, samplers: Sequence[Sampler]) -> tuple[int, Sequence[int]]:
-        rows = np.flatnonzero(batch.logits[start:stop]).astype(np.int32)
+    def decode(
+        self, batch: Batch, start: int, stop: int, rows: Sequence[int], samplers: Sequence[Sampler]
+    ) -> tuple[int, Sequence[int]]:
         mine = [cast(ChainSampler, sampler) for sampler in samplers]
         part = slice(start, stop)
-        for sampler, row in zip(mine, rows, strict=True) if mine else ():
-            if sampler.wants_offload:
+        for sampler, row in zip(mine, rows, strict=True):
+            if sampler.wants_offload and rows.count(row) == 1:  # who shares the row of another slot will have its own next time
                 sampler.offload(self._context, int(batch.seq[start + row]))
         chains = [sampler.chain for sampler in mine]
-        step = self._context.step(batch.tokens[part], batch.pos[part], batch.seq[part], batch.logits[part], rows, chains)
+        output_rows = np.array(rows, np.int32)
+        step = self._context.step(batch.tokens[part], batch.pos[part], batch.seq[part], batch.logits[part], output_rows, chains)
         if not chains:
             self._context.synchronize()  # sampling waits for the device; without it the time would be counted in the next step
         if step.code != 0:
             return step.code, ()
         sampled: list[int] = step.sampled.tolist()
-        return 0, [sampler.settle(self._context, int(rows[i]), sampled[i]) for i, sampler in enumerate(mine)] if mine else sampled
+        return 0, [sampler.settle(self._context, rows[i], sampled[i]) for i, sampler in enumerate(mine)] if mine else sampled
 
     def embed(self, batch: Batch) -> int:
         part = slice(0, batch.n)
@@ -107,6 +109,12 @@ class ContextDecoder:
 
     def load_state(self, slot: int, state: State, partial: bool) -> bool:
         return self._context.set_sequence_state(slot, state, partial=partial)
+
+    def seq_cp(self, source: int, target: int) -> None:
+        self._context.seq_cp(source, target)
+
+    def seq_add(self, slot: int, start: int, stop: int, delta: int) -> None:
+        self._context.seq_add(slot, start, stop, delta)
 
     def seq_pos_min(self, slot: int) -> int:
         return self._context.seq_pos_min(slot)

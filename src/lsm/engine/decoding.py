@@ -6,58 +6,68 @@ from collections.abc import Callable
 
 from lsm.engine.batch import Batch
 from lsm.engine.cache import Cache
-from lsm.engine.ends import Ends
+from lsm.engine.effects import Effects
 from lsm.engine.pool import Pool
 from lsm.engine.ports import Decoder
 from lsm.engine.taking import Taking
-from lsm.errors import DecodeFailed, LsmError
+from lsm.errors import DecodeFailed, LsmError, ServerError
 
 NO_CELL = 1  # llama_decode: no room in the KV cache; nothing was changed
+N_EMPTY_MAX = 3  # batches without a row in a row, though slots are busy
 REASONS = {-1: "Invalid input batch.", 2: "The computation was aborted."}
 
 
 class Decoding:
-    def __init__(self, pool: Pool, cache: Cache, ends: Ends, taking: Taking, decoder: Decoder, clock_ns: Callable[[], int]) -> None:
+    def __init__(self, pool: Pool, cache: Cache, effects: Effects, taking: Taking, decoder: Decoder, clock_ns: Callable[[], int]) -> None:
         self._pool = pool
         self._cache = cache
-        self._ends = ends
+        self._effects = effects
         self._taking = taking
         self._decoder = decoder
         self._clock_ns = clock_ns
+        self._n_empty = 0
 
     def decode(self, batch: Batch) -> None:
-        """Decode the batch, in smaller and smaller parts while the KV cache has no room for a larger one.
+        """Decode the batch, in smaller and smaller parts while the KV cache has no room for a larger one; then all of the rest again.
 
         Where not even one token finds room, its request fails; the others come again in the next batch, into the room it leaves.
         """
+        self._notice_empty(batch)
         start, size = 0, batch.n
         while start < batch.n:
             stop = min(start + size, batch.n)
             code = self._part(batch, start, stop)
             if code == 0:
-                start = stop
+                start, size = stop, batch.n
             elif code == NO_CELL and self._cache.clear_idle():
                 continue
             elif code == NO_CELL and stop - start > 1:
                 size = (stop - start) // 2
             elif code == NO_CELL:
-                return self._ends.fail_shares(batch.shares_within(start, stop), DecodeFailed("Context size has been exceeded."))
+                return self._effects.fail_shares(batch.shares_within(start, stop), DecodeFailed("Context size has been exceeded."))
             else:
                 return
+
+    def _notice_empty(self, batch: Batch) -> None:
+        """Busy slots that never want anything decoded would keep the engine busy for nothing, for ever."""
+        self._n_empty = 0 if batch.n or not self._pool.order else self._n_empty + 1
+        if self._n_empty > N_EMPTY_MAX:
+            self._effects.fail_all(ServerError("internal error: the batch stays empty although slots are busy"))
 
     def _part(self, batch: Batch, start: int, stop: int) -> int:
         """llama_decode's code.  Any but 0 and NO_CELL has failed the requests in the batch: what is in their sequences is unknown."""
         shares = batch.shares_within(start, stop)
-        samplers = [sampler for share in shares if share.output and (sampler := self._pool.request(share).sampler) is not None]
+        draws = [(share.stop - 1 - start, request) for share in shares for request in self._pool.drawing(share)]
+        rows, samplers = [row for row, _ in draws], [request.sampler for _, request in draws if request.sampler is not None]
         t_start_ns = self._clock_ns()
         try:
-            code, sampled = self._decoder.decode(batch, start, stop, samplers)
+            code, sampled = self._decoder.decode(batch, start, stop, rows, samplers)
         except LsmError as error:
-            self._ends.fail_shares(batch.shares, error if isinstance(error, DecodeFailed) else DecodeFailed(error.message))
+            self._effects.fail_shares(batch.shares, error if isinstance(error, DecodeFailed) else DecodeFailed(error.message))
             return -1
         elapsed_ns = self._clock_ns() - t_start_ns
         if code == 0:
             self._taking.take(batch, shares, sampled, elapsed_ns)
         elif code != NO_CELL:
-            self._ends.fail_shares(batch.shares, DecodeFailed(REASONS.get(code, f"Compute error (llama_decode: {code}).")))
+            self._effects.fail_shares(batch.shares, DecodeFailed(REASONS.get(code, f"Compute error (llama_decode: {code}).")))
         return code

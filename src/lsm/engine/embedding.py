@@ -13,7 +13,7 @@ import numpy as np
 from lsm.engine.batch import Batch, Share, Work
 from lsm.engine.cache import Cache
 from lsm.engine.decoding import NO_CELL, REASONS
-from lsm.engine.ends import Ends
+from lsm.engine.effects import Effects
 from lsm.engine.limits import EmbeddingLimits
 from lsm.engine.normalize import normalized
 from lsm.engine.outputs import Job
@@ -56,11 +56,11 @@ def choose(works: Sequence[Work], limits: EmbeddingLimits) -> list[Work]:
 
 class EmbeddingSteps:
     def __init__(
-        self, pool: Pool, cache: Cache, ends: Ends, embedder: Embedder, limits: EmbeddingLimits, clock_ns: Callable[[], int]
+        self, pool: Pool, cache: Cache, effects: Effects, embedder: Embedder, limits: EmbeddingLimits, clock_ns: Callable[[], int]
     ) -> None:
         self._pool = pool
         self._cache = cache
-        self._ends = ends
+        self._effects = effects
         self._embedder = embedder
         self._limits = limits
         self._clock_ns = clock_ns
@@ -97,7 +97,7 @@ class EmbeddingSteps:
             self._fail(batch.shares, REASONS.get(code, f"Compute error (llama_decode: {code})."))
 
     def _fail(self, shares: Iterable[Share], message: str) -> None:
-        self._ends.fail_shares(shares, DecodeFailed(message))
+        self._effects.fail_shares(shares, DecodeFailed(message))
 
     def _take(self, batch: Batch, elapsed_ns: int) -> None:
         self._pool.tally.decoded(n_slots=len(batch.shares))
@@ -113,4 +113,4 @@ class EmbeddingSteps:
                 vectors = self._embedder.pooled(slot.id)[None] if self._limits.is_pooled else np.concatenate(request.vectors)
                 if self._limits.is_normalized:
                     vectors = normalized(vectors, request.embed)
-                self._ends.finish_embedding(request, Embedding(vectors=vectors, n_tokens=len(request.prompt)))
+                self._effects.finish_embedding(request, Embedding(vectors=vectors, n_tokens=len(request.prompt)))

@@ -10,12 +10,11 @@ import logging
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 
-from lsm.engine.checkpoints import Spacing
 from lsm.engine.config import EngineConfig
-from lsm.engine.decoder import ContextDecoder, embedding_limits
+from lsm.engine.decoder import ContextDecoder
 from lsm.engine.fitting import context_settings, fit_config
 from lsm.engine.gguf_header import read_header
-from lsm.engine.limits import Limits
+from lsm.engine.making import make_limits, n_ctx_slot
 from lsm.engine.model_defaults import sampling_defaults
 from lsm.engine.outputs import Job, Output
 from lsm.engine.perception import Perception
@@ -23,7 +22,6 @@ from lsm.engine.ports import NewInstance
 from lsm.engine.samplers import Samplers, check_defaults
 from lsm.engine.scheduler import Scheduler
 from lsm.engine.slot_content import SlotJob
-from lsm.engine.state_shape import learn_shape
 from lsm.engine.steering import describe, load_adapters, read_control_vectors
 from lsm.engine.threads import settle_thread
 from lsm.errors import InvalidRequest, LsmError
@@ -31,7 +29,6 @@ from lsm.native.adapter import Adapter
 from lsm.native.context import Context
 from lsm.native.memory import DeviceMemory, MemoryClass
 from lsm.native.model import Model
-from lsm.native.rollback import N_TOKENS, Rollback, probe_memory
 from lsm.native.vocab import Vocab
 from lsm.native.warmup import warm_up
 from lsm.values import Counters, ModelFacts, Sampling, SlotInfo
@@ -81,7 +78,7 @@ class Engine:
         start_ns = self._clock_ns()
         settle_thread(self._config.computing.cpus, self._config.computing.prio)
         header = read_header(self._wanted.path)  # llama.cpp aborts the process on some broken files
-        self._config = fit_config(self._wanted, header)
+        self._config = fit_config(self._wanted.sized(), header)
         try:
             self._model = Model.load(
                 self._config.path, self._owner, progress=progress, loading=self._config.loading, placing=self._config.placing
@@ -114,34 +111,7 @@ class Engine:
             context.set_control_vector(directions, *(steering.control_vector_layers or (1, model.n_layer)))
 
     def _new_scheduler(self, model: Model, context: Context, samplers: Samplers) -> Scheduler:
-        config = self._config
-        n_swa = 0 if config.swa_full else model.n_swa
-        probed = probe_memory(context)
-        rollback = probed.rollback
-        needs_snapshots = n_swa > 0 or rollback in (Rollback.FULL, Rollback.BOUNDED)
-        limits = Limits(
-            n_slots=context.n_seq_max,
-            n_ctx_slot=_n_ctx_slot(model, context),
-            n_batch=context.n_batch,
-            n_swa=n_swa,
-            shares_cells=config.shares_cells,
-            similarity_min=config.slot_prompt_similarity,
-            can_trim=rollback is Rollback.PART,
-            state_shape=None if probed.state is None else learn_shape(probed.state, N_TOKENS),
-            cache_limit_bytes=0 if config.computing.embeds or rollback is Rollback.NO else config.keeping.cache_limit_bytes,
-            cache_limit_tokens=context.n_ctx,
-            cache_idle_slots=config.keeping.cache_idle_slots,
-            spacing=Spacing(
-                n_max=config.keeping.n_ctx_checkpoints if needs_snapshots else 0,
-                min_step=config.keeping.checkpoint_min_step,
-                n_batch=context.n_batch,
-                n_ubatch=context.n_ubatch,
-            ),
-            n_ubatch=context.n_ubatch,
-            generates=context.has_memory,
-            decoder_start=model.decoder_start if model.has_decoder else None,
-            embedding=embedding_limits(context) if self._config.computing.embeds else None,
-        )
+        limits = make_limits(self._config, model, context)
         decoder = ContextDecoder(context)
         return Scheduler(
             limits,
@@ -162,7 +132,7 @@ class Engine:
             vocab_type=model.vocab.type,
             n_vocab=model.vocab.n_tokens,
             n_ctx=context.n_ctx,
-            n_ctx_slot=_n_ctx_slot(model, context),
+            n_ctx_slot=n_ctx_slot(self._config, model, context),
             n_ctx_train=model.n_ctx_train,
             n_embd=model.n_embd,
             n_params=model.n_params,
@@ -300,9 +270,6 @@ def _n_slots(config: EngineConfig, model: Model) -> int:
     return 1 if model.has_encoder and model.has_decoder else config.n_slots
 
 
-def _n_ctx_slot(model: Model, context: Context) -> int:
-    """Models without a KV cache have a table of positions, which ends where their training did."""
-    return context.n_ctx_seq if context.has_memory else min(context.n_ctx_seq, model.n_ctx_train)
 
 
 def _token_text(vocab: Vocab, token: int | None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lsm.engine.cache import Cache
-from lsm.engine.ends import Ends
+from lsm.engine.effects import Effects
 from lsm.engine.pool import Pool
 from lsm.engine.ports import Decoder, Encoder, Media, Sampler
 from lsm.engine.request import Request
@@ -24,7 +24,7 @@ class MediaSteps:
         self,
         pool: Pool,
         cache: Cache,
-        ends: Ends,
+        effects: Effects,
         taking: Taking,
         decoder: Decoder,
         encoder: Encoder,
@@ -32,7 +32,7 @@ class MediaSteps:
     ) -> None:
         self._pool = pool
         self._cache = cache
-        self._ends = ends
+        self._effects = effects
         self._taking = taking
         self._decoder = decoder
         self._encoder = encoder
@@ -56,7 +56,7 @@ class MediaSteps:
             if not self._encoder.is_lost:  # else it is encoded, and will be decoded when the weights are back
                 self._decode(request, slot, media, t_start_ns)
         except LsmError as error:
-            self._ends.fail(request, error)
+            self._effects.fail(request, error)
 
     def _behind(self, media: Media) -> list[Media]:
         """What could be encoded along with it: everything in the prompts under way that has not been yet."""
@@ -67,10 +67,10 @@ class MediaSteps:
         span = media.span
         is_last = span.stop == len(request.prompt)
         if slot.machine.state in ("started", "processing_prompt"):
-            slot.machine.fire("batch", whole=is_last)
+            self._effects.move(slot, "batch", whole=is_last)
         token = self._decode_rows(slot, media, request.sampler if is_last else None)
         slot.append_media(span, request.prompt[span.start : span.stop])
-        self._taking.take_prompt(slot, request, span.n_tokens, self._clock_ns() - t_start_ns, token)
+        self._taking.take_prompt(slot, request, span.n_tokens, self._clock_ns() - t_start_ns, () if token is None else (token,))
 
     def _decode_rows(self, slot: Slot, media: Media, sampler: Sampler | None) -> int | None:
         """The token that a sampler drew behind the last row.  Raises `LsmError`; then part of the chunk may be in the cache."""
@@ -88,6 +88,6 @@ class MediaSteps:
 
 def _next_media(slot: Slot) -> Media | None:
     request = slot.request
-    if request is None or request.sampled is not None:
+    if request is None or not slot.wants_prompt:
         return None
     return next((media for media in request.media if media.span.start == slot.n), None)

@@ -8,7 +8,7 @@ from lsm.engine.ports import Media
 from lsm.engine.prefix import Tokens
 from lsm.engine.slot_content import SlotDone
 from lsm.errors import LsmError
-from lsm.values import Embedding, Finish, Options, Text
+from lsm.values import Embedding, Finish, Options, Progress, Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,17 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
+class Prefilled:
+    """More of the prompt is in the cache.  For those who asked to hear of it (`Options.return_progress`)."""
+
+    id: str
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
+    """One choice has ended."""
+
     id: str
     finish: Finish | Embedding | SlotDone
 
@@ -53,4 +63,6 @@ class Cancelled:
     id: str
 
 
-Output = Piece | Ended | Failed | Cancelled  # of one id: any number of pieces, then one of the others, then nothing
+# Of each choice of one id: any number of pieces, then `Ended`.  Or, at any time before the last of these, `Failed` or `Cancelled`: then
+# nothing more is heard of the id.
+Output = Piece | Prefilled | Ended | Failed | Cancelled

@@ -121,9 +121,13 @@ class SourceReader(Protocol):
 class Decoder(Protocol):
     """The KV cache, one sequence for each slot, and the way through the model."""
 
-    def decode(self, batch: Batch, start: int, stop: int, samplers: Sequence[Sampler]) -> tuple[int, Sequence[int]]:
-        """Decode rows `start` to `stop`.  Each row that gives logits has a sampler, in order, which draws a token from them; -1: it could
+    def decode(
+        self, batch: Batch, start: int, stop: int, rows: Sequence[int], samplers: Sequence[Sampler]
+    ) -> tuple[int, Sequence[int]]:
+        """Decode rows `start` to `stop`.  Each of `samplers` draws a token from the logits of the row beside it in `rows`; -1: it could
         draw none.
+
+        `rows` count from `start`; each gives logits, and several may draw from the same.
 
         Returns (llama_decode's code, the tokens; none unless the code is 0).  `LsmError`: nothing is known about the rows' sequences.
         """
@@ -153,6 +157,14 @@ class Decoder(Protocol):
 
     def load_state(self, slot: int, state: State, partial: bool) -> bool:
         """Put a copy into a sequence, in place of what it holds.  False: it does not fit, and what the sequence holds is unknown."""
+        ...
+
+    def seq_cp(self, source: int, target: int) -> None:
+        """Let the empty sequence `target` hold what `source` holds."""
+        ...
+
+    def seq_add(self, slot: int, start: int, stop: int, delta: int) -> None:
+        """Move positions `start` to `stop` by `delta`.  Only where the memory can (`Limits.can_shift`)."""
         ...
 
     def seq_pos_min(self, slot: int) -> int:

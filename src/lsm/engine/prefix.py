@@ -45,6 +45,28 @@ def choose_slot(prompt: Tokens, idle: Sequence[Candidate], id_slot: int = -1, si
     return min(idle, key=lambda slot: (slot.last_used, slot.id)).id
 
 
+def movable_chunks(cached: Tokens, prompt: Tokens, n_common: int, n_min: int) -> list[tuple[int, int, int]]:
+    """(start in `cached`, start in `prompt`, length) of what follows the common prefix in both, in order, in chunks of `n_min` or more.
+
+    Chunks follow each other without a gap in the prompt; what lies between them in the cache is left out.
+    """
+    chunks: list[tuple[int, int, int]] = []
+    start, to = n_common, n_common
+    while to + n_min <= len(prompt) and (start := _find(cached, prompt[to : to + n_min], start)) >= 0:
+        n = common_prefix(cached[start:], prompt[to:])
+        chunks.append((start, to, n))
+        start, to = start + n, to + n
+    return chunks
+
+
+def _find(tokens: Tokens, wanted: Tokens, start: int) -> int:
+    """Where `wanted` begins first in `tokens`, from `start` on; -1: nowhere."""
+    begins = np.arange(start, len(tokens) - len(wanted) + 1)
+    for i, token in enumerate(wanted):
+        begins = begins[tokens[begins + i] == token]
+    return int(begins[0]) if len(begins) else -1
+
+
 def window_reaches(pos: int, pos_min: int, n_swa: int) -> bool:
     """Whether a sequence whose oldest position is `pos_min` can go on at `pos`.
 

@@ -11,14 +11,15 @@ from lsm.engine.prefix import Tokens
 from lsm.engine.prompt_cache import Held, Scales
 from lsm.engine.text import TextStream
 from lsm.errors import LsmError
-from lsm.values import Embedding, Finish, StopType, Text, Timings, TokenProbs
+from lsm.values import Embedding, Finish, Progress, StopType, Text, Timings, TokenProbs
 
 
 class Request:
-    """What the scheduler knows of one job.  Times count only while a batch with a token of it is decoded."""
+    """What the scheduler knows of one choice of a job.  Times count only while a batch with a token of it is decoded."""
 
-    def __init__(self, job: Job, machine: OwnedInstance) -> None:
+    def __init__(self, job: Job, index: int, machine: OwnedInstance) -> None:
         self.id = job.id
+        self.index = index  # of the choice
         self.prompt = job.prompt
         self.media = job.media
         self.adapters: Scales = ()  # the scales of the LoRA adapters that act when it starts
@@ -41,6 +42,7 @@ class Request:
         self.prompt_ns = 0
         self.predicted_ns = 0
         self.has_new_line = False  # in the answer so far
+        self.is_shifted = False  # the beginning of what follows `n_keep` has left the context
         self.finish: Finish | Embedding | None = None
         self.error: LsmError | None = None
         self._unsent: list[int] = []
@@ -85,9 +87,17 @@ class Request:
         tokens, probs = tuple(self._unsent), tuple(self._unsent_probs)
         self._unsent.clear()
         self._unsent_probs.clear()
-        return Text(text, tokens, probs)
+        return Text(text, tokens, probs, self.index, self.timings() if self.options.timings_per_token else None)
 
-    def stop_type(self, is_eog: bool, is_full: bool, has_new_line: bool) -> StopType | None:
+    def progress(self) -> Progress:
+        n_prompt = len(self.prompt)
+        return Progress(total=n_prompt, cache=self.cache_n, processed=self.cache_n + self.prompt_n, time_ms=self.prompt_ns / 1e6)
+
+    def share_prompt(self, lead: Request) -> None:
+        """The lead's prompt is this one's too, and so is what it took."""
+        self.cache_n, self.prompt_n, self.prompt_ns = lead.cache_n, lead.prompt_n, lead.prompt_ns
+
+    def stop_type(self, is_eog: bool, has_new_line: bool) -> StopType | None:
         """Whether the token just taken is the last, and why.  The end of generation goes before a stop word, that before the limits.
 
         The time limit counts from the first token and is looked at where a line ends, so that no line is cut.
@@ -99,11 +109,12 @@ class Request:
         n_max, ms_max = self.options.max_tokens, self.options.t_max_predict_ms
         out_of_tokens = n_max >= 0 and self.predicted_n >= n_max
         out_of_time = ms_max > 0 and has_new_line and self.predicted_ns > ms_max * 1_000_000
-        return "limit" if is_full or out_of_tokens or out_of_time else None
+        return "limit" if out_of_tokens or out_of_time else None
 
     def end(self, stop_type: StopType, truncated: bool, id_slot: int) -> None:
         """Note how it ended; `finish` is set from now on."""
         self.finish = Finish(
+            index=self.index,
             stop_type=stop_type,
             stopping_word=self.text.stopping_word if stop_type == "word" else "",
             truncated=truncated,
@@ -123,9 +134,12 @@ class Request:
             predicted_ms=self.predicted_ns / 1e6,
         )
 
-    def close(self) -> None:
-        """Give back what the request holds of other rooms."""
+    def close_sampler(self) -> None:
         if self.sampler is not None:
             self.sampler.close()
             self.sampler = None
+
+    def close(self) -> None:
+        """Give back what the request holds of other rooms."""
+        self.close_sampler()
         self.machine.close()

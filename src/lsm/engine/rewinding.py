@@ -33,8 +33,8 @@ class Rewinding:
         found = latest(slot.checkpoints, n)
         in_memory = n in (0, slot.n) or self._can_go_back(slot, n)
         effects: dict[str, Callable[[], None]] = {
-            "forget_beyond": lambda: self._forget_beyond(slot, n_common),
-            "forget_all": lambda: self._forget_beyond(slot, 0),
+            "forget_beyond": lambda: self.forget_beyond(slot, n_common),
+            "forget_all": lambda: self.forget_beyond(slot, 0),
             "trim": lambda: self._trim(slot, n),
             "clear": lambda: self._clear(slot),
         }
@@ -69,7 +69,7 @@ class Rewinding:
         assert removed, "a whole sequence can always be removed"
         slot.keep(0)
 
-    def _forget_beyond(self, slot: Slot, n_tokens: int) -> None:
+    def forget_beyond(self, slot: Slot, n_tokens: int) -> None:
         slot.checkpoints = within(slot.checkpoints, n_tokens)
 
     # While the prompt is decoded

@@ -77,6 +77,13 @@ def is_lark(sampling: Sampling) -> bool:
     return sampling.grammar.startswith(LARK_MARK)
 
 
+def of_choice(sampling: Sampling, index: int) -> Sampling:
+    """The same for the choice with this index: a given seed is counted up, so that choices differ and can be had again one by one."""
+    if not index or sampling.seed in (-1, SEED_RANDOM):
+        return sampling
+    return replace(sampling, seed=(sampling.seed + index) % SEED_RANDOM)
+
+
 def within_context(sampling: Sampling, n_ctx: int) -> Sampling:
     """The same with nothing looking back further than a slot of `n_ctx` tokens can reach: room is taken for all of it."""
     return replace(sampling, **{name: min(getattr(sampling, name), n_ctx) for name in _LOOK_BACK})

@@ -13,7 +13,7 @@ stands in the tables `lsm.machines.request` and `slot`; they move once for each 
     here        each busy slot says what it wants decoded (`Slot.work`), and the batch is filled
     decoding    the batch goes through the model, in parts if it must
     taking      what came out goes to the requests
-    ends        requests end
+    effects     the tables move, and with them slots and requests
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from lsm.engine.assigning import Assigner
 from lsm.engine.batch import Batch
 from lsm.engine.cache import Cache
 from lsm.engine.decoding import Decoding
+from lsm.engine.effects import Effects
 from lsm.engine.embedding import EmbeddingSteps, check_input
-from lsm.engine.ends import Ends
+from lsm.engine.family import Family
 from lsm.engine.limits import Limits
 from lsm.engine.media import MediaSteps
-from lsm.engine.outputs import Job, Output
+from lsm.engine.outputs import Failed, Job, Output
 from lsm.engine.pool import Pool
 from lsm.engine.ports import Decoder, Embedder, Encoder, NewInstance, NewSampler, SourceReader, Vocabulary
-from lsm.engine.request import Request
+from lsm.engine.sampling import of_choice
 from lsm.engine.slot import Slot
 from lsm.engine.slot_content import SlotJob
 from lsm.engine.slot_jobs import SlotJobs
@@ -42,7 +43,6 @@ from lsm.engine.source import SourceSteps, check_source
 from lsm.engine.taking import Taking
 from lsm.errors import LsmError, NotSupported
 from lsm.machines.checkpoint import CHECKPOINT
-from lsm.machines.request import REQUEST
 from lsm.machines.slot import SLOT
 from lsm.values import Counters, SlotInfo
 
@@ -68,16 +68,15 @@ class Scheduler:
         self.cache = Cache(self.pool, decoder, limits)
         self._slot_jobs = SlotJobs(self.pool, decoder, self.cache.rewinding, limits, vocab.n_tokens)
         self._batch = Batch(max(limits.n_batch, limits.n_slots))
-        self._ends = Ends(self.pool, self.cache)
-        self._assigner = Assigner(self.pool, self.cache, self._ends, limits)
-        taking = Taking(self.pool, self._ends, vocab)
-        self._decoding = Decoding(self.pool, self.cache, self._ends, taking, decoder, clock_ns)
-        self._media = MediaSteps(self.pool, self.cache, self._ends, taking, decoder, encoder, clock_ns) if encoder else None
-
+        self._effects = Effects(self.pool, self.cache)
+        self._assigner = Assigner(self.pool, self.cache, self._effects, limits)
+        taking = Taking(self.pool, self.cache.moving, self._effects, vocab)
+        self._decoding = Decoding(self.pool, self.cache, self._effects, taking, decoder, clock_ns)
+        self._media = MediaSteps(self.pool, self.cache, self._effects, taking, decoder, encoder, clock_ns) if encoder else None
         self._embedding: EmbeddingSteps | None = None
         if embedder and limits.embedding:
-            self._embedding = EmbeddingSteps(self.pool, self.cache, self._ends, embedder, limits.embedding, clock_ns)
-        self._source = SourceSteps(self.pool, self._ends, reader, clock_ns) if reader else None
+            self._embedding = EmbeddingSteps(self.pool, self.cache, self._effects, embedder, limits.embedding, clock_ns)
+        self._source = SourceSteps(self.pool, self._effects, reader, clock_ns) if reader else None
 
     def _new_slot(self, i: int) -> Slot:
         subject = f"slot {i}"
@@ -88,7 +87,7 @@ class Scheduler:
     @property
     def has_work(self) -> bool:
         """Whether a step would do anything."""
-        return bool(self.pool.requests) or self._slot_jobs.has_work
+        return bool(self.pool.families) or self._slot_jobs.has_work
 
     def outputs(self) -> list[Output]:
         """All that came out since the last call, in order."""
@@ -108,18 +107,22 @@ class Scheduler:
         """Queue it.  Raises nothing: a job that cannot be done is `Failed` among the next outputs."""
         if not isinstance(job, Job):
             return self._slot_jobs.add(job)
-        assert job.id not in self.pool.requests, f"request {job.id!r} has not ended yet"
-        request = Request(job, self._new_instance(REQUEST, job.id))
-        self.pool.requests[job.id] = request
-        self.pool.queue.append(request)
+        assert job.id not in self.pool.families, f"request {job.id!r} has not ended yet"
         try:
             self._check(job)
-            if self._limits.decoder_start is not None:
-                request.read_first(self._limits.decoder_start)
-            if request.wants_tokens:
-                request.sampler, request.n_look_back = self._new_sampler(job.options.sampling)
         except LsmError as error:
-            self._ends.fail(request, error)
+            self.pool.outputs.append(Failed(job.id, error))
+            return
+        family = Family(job, self._new_instance)
+        self.pool.add(family)
+        try:
+            for request in family.members:
+                if self._limits.decoder_start is not None:
+                    request.read_first(self._limits.decoder_start)
+                if request.wants_tokens:
+                    request.sampler, request.n_look_back = self._new_sampler(of_choice(job.options.sampling, request.index))
+        except LsmError as error:
+            self._effects.fail(family.lead, error)
 
     def _check(self, job: Job) -> None:
         limits, n_vocab = self._limits, self._vocab.n_tokens
@@ -128,19 +131,19 @@ class Scheduler:
         elif not limits.generates:
             raise NotSupported("this model makes embeddings and writes nothing: ask it for embeddings")
         else:
-            check_job(job, limits.n_slots, limits.n_ctx_slot, n_vocab)
+            check_job(job, limits, n_vocab)
             if limits.decoder_start is not None:
                 check_source(len(job.prompt), limits.n_ubatch)
 
     def cancel(self, id: str) -> None:
-        """The request is out of the next batch and its slot free; what was decoded stays for the next prompt.  Ended ones are ignored."""
+        """The job is out of the next batch and its slots free; what was decoded stays for the next prompt.  Ended ones are ignored."""
         self._slot_jobs.cancel(id)
-        if id in self.pool.requests:
-            self._ends.advance(self.pool.requests[id], "cancel")
+        if id in self.pool.families:
+            self._effects.cancel(id)
 
     def fail_all(self, error: LsmError) -> None:
         self._slot_jobs.fail_all(error)
-        self._ends.fail_all(error)
+        self._effects.fail_all(error)
 
     def close(self) -> None:
         """Let go of the machines and samplers; requests that have not ended get no output any more."""
@@ -164,11 +167,11 @@ class Scheduler:
     def _fill(self) -> None:
         writing = [slot for slot in self.pool.order if slot.request is not None and not slot.request.embeds]
         generating = [slot.work() for slot in writing if slot.request and slot.request.sampled is not None]
-        begun = [slot for slot in writing if slot.request and slot.request.sampled is None]
+        begun = [slot for slot in writing if slot.wants_prompt] if self._limits.cont_batching or not generating else []
         prompts = [work for slot in begun if len((work := self.cache.rewinding.work(slot)).tokens)]
         self._batch.fill(generating, prompts)
         for share in self._batch.shares:
             slot, request = self.pool.slots[share.slot], self.pool.request(share)
             if slot.machine.state in ("started", "processing_prompt"):
                 self.cache.rewinding.before_batch(slot, share.stop - share.start)
-                slot.machine.fire("batch", whole=slot.n + share.stop - share.start == len(request.prompt))
+                self._effects.move(slot, "batch", whole=slot.n + share.stop - share.start == len(request.prompt))

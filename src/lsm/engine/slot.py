@@ -28,6 +28,7 @@ class Slot:
         self.request: Request | None = None
         self.previous: Request | None = None  # the last that was here, which has ended
         self.last_used = 0
+        self.sharers = {id}  # slots that share cells of the cache with this one, itself among them
         self.n = 0
         self.spans: tuple[Span, ...] = ()  # the media among the tokens
         self.adapters: Scales | None = ()  # the scales of the LoRA adapters that made it; None: several did
@@ -68,6 +69,9 @@ class Slot:
         """Forget all but the first `n` tokens, which end no media chunk half way."""
         assert 0 <= n <= self.n
         self.n = n
+        if not n:
+            self.sharers.discard(self.id)
+            self.sharers = {self.id}
         self.spans = tuple(span for span in self.spans if span.stop <= n)
 
     def append_media(self, span: Span, placeholders: Tokens) -> None:
@@ -80,6 +84,15 @@ class Slot:
     def pos(self) -> int:
         """The position of the next token."""
         return position(self.n, self.spans)
+
+    def move(self, start: int, n: int, to: int) -> None:
+        """What is at `start` is at `to` now; `n` tokens, towards the beginning."""
+        self._tokens[to : to + n] = self._tokens[start : start + n].copy()
+
+    @property
+    def wants_prompt(self) -> bool:
+        """Whether more of a prompt is to be decoded here."""
+        return self.request is not None and self.request.sampled is None and self.machine.state != "wait_other"
 
     def work(self) -> Work:
         """What comes next for the request: the rest of its prompt up to the next media, or the token that was sampled."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lsm.engine.ends import Ends
+from lsm.engine.effects import Effects
 from lsm.engine.pool import Pool
 from lsm.engine.ports import SourceReader
 from lsm.errors import DecodeFailed, InvalidRequest, LsmError
@@ -23,9 +23,9 @@ def check_source(n_tokens: int, n_ubatch: int) -> None:
 
 
 class SourceSteps:
-    def __init__(self, pool: Pool, ends: Ends, reader: SourceReader, clock_ns: Callable[[], int]) -> None:
+    def __init__(self, pool: Pool, effects: Effects, reader: SourceReader, clock_ns: Callable[[], int]) -> None:
         self._pool = pool
-        self._ends = ends
+        self._effects = effects
         self._reader = reader
         self._clock_ns = clock_ns
 
@@ -40,11 +40,11 @@ class SourceSteps:
             try:
                 code = self._reader.encode(source, slot.id)
             except LsmError as error:
-                self._ends.fail(request, DecodeFailed(error.message))
+                self._effects.fail(request, DecodeFailed(error.message))
                 continue
             elapsed_ns = self._clock_ns() - start_ns
             request.prompt_n += len(source)
             request.prompt_ns += elapsed_ns
             self._pool.tally.prompt(len(source), elapsed_ns)
             if code:
-                self._ends.fail(request, DecodeFailed(f"Compute error (llama_encode: {code})."))
+                self._effects.fail(request, DecodeFailed(f"Compute error (llama_encode: {code})."))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from lsm.engine.batch import Batch, Share
-from lsm.engine.ends import Ends
-from lsm.engine.outputs import Piece
+from lsm.engine.effects import Effects
+from lsm.engine.moving import Moving
+from lsm.engine.outputs import Piece, Prefilled
 from lsm.engine.pool import Pool
 from lsm.engine.ports import Vocabulary
 from lsm.engine.request import Request
@@ -15,40 +16,51 @@ from lsm.errors import ServerError
 
 
 class Taking:
-    def __init__(self, pool: Pool, ends: Ends, vocab: Vocabulary) -> None:
+    def __init__(self, pool: Pool, moving: Moving, effects: Effects, vocab: Vocabulary) -> None:
         self._pool = pool
-        self._ends = ends
+        self._moving = moving
+        self._effects = effects
         self._vocab = vocab
 
     def take(self, batch: Batch, shares: Sequence[Share], sampled: Sequence[int], elapsed_ns: int) -> None:
-        """`sampled`: a token for each share with an output, in order."""
+        """`sampled`: a token for each request that draws one (`Pool.drawing`), in the order of the shares."""
         self._pool.tally.decoded(n_slots=len(shares))
         tokens = iter(sampled)
         for share in shares:
-            self._take_share(batch, share, elapsed_ns, next(tokens) if share.output else None)
+            self._take_share(batch, share, elapsed_ns, tokens)
 
-    def _take_share(self, batch: Batch, share: Share, elapsed_ns: int, sampled: int | None) -> None:
+    def _take_share(self, batch: Batch, share: Share, elapsed_ns: int, tokens: Iterator[int]) -> None:
         slot, request = self._pool.slots[share.slot], self._pool.request(share)
+        sampled = [int(next(tokens)) for _ in self._pool.drawing(share)]
         slot.append(batch.tokens[share.start : share.stop])
         if request.sampled is None:
             self.take_prompt(slot, request, share.stop - share.start, elapsed_ns, sampled)
         else:
-            assert sampled is not None
             request.predicted_ns += elapsed_ns
             self._pool.tally.predicted_ns += elapsed_ns
             self._note_length(slot)
-            self._take_token(request, slot, int(sampled))
+            self._take_token(request, slot, sampled[0])
 
-    def take_prompt(self, slot: Slot, request: Request, n_rows: int, elapsed_ns: int, sampled: int | None) -> None:
-        """`n_rows` more of the prompt are in the slot, and perhaps the first token of the answer is there."""
+    def take_prompt(self, slot: Slot, request: Request, n_rows: int, elapsed_ns: int, sampled: Sequence[int]) -> None:
+        """`n_rows` more of the prompt are in the slot; at its end there are the first tokens of the answer and of its other choices."""
         request.prompt_n += n_rows
         request.prompt_ns += elapsed_ns
         self._pool.tally.prompt(n_rows, elapsed_ns)
         self._note_length(slot)
-        if sampled is not None:
-            self._take_token(request, slot, int(sampled))
+        if request.options.return_progress:
+            self._pool.outputs.append(Prefilled(request.id, request.progress()))
+        if sampled:
+            self._take_first(slot, request, sampled)
         elif slot.n == len(request.prompt) and not request.wants_tokens:
-            self._ends.finish(request, slot, "limit", truncated=False)
+            self._effects.finish(request, slot, "limit", truncated=False)
+
+    def _take_first(self, slot: Slot, request: Request, sampled: Sequence[int]) -> None:
+        others = [(other, self._pool.slots[other.slot_id or 0]) for other in self._pool.waiting(request)]
+        for _, other_slot in others:
+            self._effects.move(other_slot, "share")
+        for (drawer, its_slot), token in zip([(request, slot), *others], sampled, strict=True):
+            if its_slot.request is drawer:  # else another choice could draw nothing, and has failed them all
+                self._take_token(drawer, its_slot, token)
 
     def _note_length(self, slot: Slot) -> None:
         self._pool.tally.tokens_max = max(self._pool.tally.tokens_max, slot.n)
@@ -57,10 +69,10 @@ class Taking:
         sampler = request.sampler
         assert sampler is not None
         if token < 0:
-            return self._ends.fail(request, ServerError(sampler.failure))
+            return self._effects.fail(request, ServerError(sampler.failure))
         if request.sampled is None:
-            slot.machine.fire("sampled")
-            self._ends.advance(request, "first_token")
+            self._effects.move(slot, "sampled")
+            self._effects.advance(request, "first_token")
         self._pool.tally.predicted_tokens += 1
         special = request.options.special
         text = request.take(token, self._vocab.piece(token, special or sampler.shows(token)), sampler.probs(token, special))
@@ -68,6 +80,9 @@ class Taking:
             self._pool.outputs.append(Piece(request.id, text))
         has_new_line = text is not None and "\n" in text.text
         request.has_new_line |= has_new_line
-        stop_type = request.stop_type(self._vocab.is_eog(token), slot.is_full, has_new_line)
+        stop_type = request.stop_type(self._vocab.is_eog(token), has_new_line)
         if stop_type is not None:
-            self._ends.finish(request, slot, stop_type, truncated=stop_type == "limit" and slot.is_full)
+            truncated = request.is_shifted or (stop_type == "limit" and slot.is_full and not self._moving.can_shift_context(slot))
+            self._effects.finish(request, slot, stop_type, truncated)
+        elif slot.is_full:
+            self._effects.move(slot, "full", shifts=self._moving.can_shift_context(slot))

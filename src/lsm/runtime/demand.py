@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lsm.engine.outputs import Cancelled, Ended, Failed, Output, Piece
+from lsm.engine.outputs import Cancelled, Ended, Failed, Output, Piece, Prefilled
 from lsm.errors import LsmError, Unavailable
 from lsm.runtime.answer import Answer, Waker
 
@@ -32,11 +32,11 @@ class Demand:
         if not self.answers:
             self._post("token", "look")  # `due` may have become true
 
-    def open_answer(self, request_id: str) -> Answer:
+    def open_answer(self, request_id: str, n_choices: int = 1) -> Answer:
         """Raises `Unavailable` when too many wait already."""
         if len(self.answers) >= REQUESTS_MAX:
             raise Unavailable(f"{REQUESTS_MAX} requests are waiting for this model already; try again later")
-        answer = self.answers[request_id] = Answer(request_id)
+        answer = self.answers[request_id] = Answer(request_id, n_choices)
         self.add()
         return answer
 
@@ -47,13 +47,16 @@ class Demand:
             match output:
                 case Piece():
                     answer.add(output.text)
-                    continue
+                case Prefilled():
+                    answer.tell(output.progress)
                 case Ended():
                     answer.end(output.finish)
                 case Failed():
-                    answer.end(output.error)
+                    answer.fail(output.error)
                 case Cancelled():
-                    answer.end(Unavailable("this request was cancelled"))
+                    answer.fail(Unavailable("this request was cancelled"))
+            if not answer.ended:
+                continue
             del self.answers[output.id]
             self.drop()
 

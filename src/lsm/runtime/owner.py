@@ -130,7 +130,7 @@ class Owner:
     ) -> Answer:
         """Start a generation, or an embedding (see `Job`).  prompt: token ids, int32, (n,).  `cancel` it when nobody reads the answer."""
         self._check_loaded()
-        answer = self.demand.open_answer(request_id)
+        answer = self.demand.open_answer(request_id, options.n)
         starts = message_starts(prompt, self.user_marker)
         self._engine.submit(Job(request_id, prompt, options, media, user_starts=starts, embed=embed))
         return answer
