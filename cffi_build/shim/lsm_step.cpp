@@ -1,5 +1,6 @@
 #include "lsm_step.h"
 #include "ledger.hpp"
+#include "llama-context.h"
 #include "sampler.hpp"
 
 #include <cstring>
@@ -84,14 +85,18 @@ Status check_embeddings(llama_context * ctx, int n_tokens, int n_embd, int n_pos
     return {};
 }
 
-Status check(llama_context * ctx, int owner, int n_tokens) {
-    if (n_tokens <= 0 || static_cast<uint32_t>(n_tokens) > llama_n_batch(ctx)) {
-        return Status::error(LSM_E_ARGUMENT, "a batch has 1 to " + std::to_string(llama_n_batch(ctx)) + " tokens, not " + std::to_string(n_tokens));
-    }
+Status check_resident(int owner) {
     if (lsm::Ledger::instance().any_released(owner, needed_classes)) {
         return Status::error(LSM_E_RELEASED, "the model's device memory is released: restore weights, adapters, kv and compute before decoding");
     }
     return {};
+}
+
+Status check(llama_context * ctx, int owner, int n_tokens) {
+    if (n_tokens <= 0 || static_cast<uint32_t>(n_tokens) > llama_n_batch(ctx)) {
+        return Status::error(LSM_E_ARGUMENT, "a batch has 1 to " + std::to_string(llama_n_batch(ctx)) + " tokens, not " + std::to_string(n_tokens));
+    }
+    return check_resident(owner);
 }
 
 Status serve_row(llama_context * ctx, int row, lsm_sampler * sampler, int32_t & sampled, float * logits) {
@@ -165,6 +170,16 @@ int lsm_step_encode(struct llama_context * ctx, int owner,
         return {};
     });
     return code != LSM_OK ? code : encoded;
+}
+
+int lsm_step_settle(struct llama_context * ctx, int owner, char * err, int err_len) {
+    return lsm::guarded(err, err_len, [&]() -> Status {
+        if (auto status = check_resident(owner); !status.ok()) return status;
+        Scope scope(owner);
+        ctx->memory_update(false);
+        ctx->synchronize();
+        return {};
+    });
 }
 
 void lsm_step_abort_on(struct llama_context * ctx, const int32_t * flag) {

@@ -33,6 +33,9 @@ int lsm_step_encode(struct llama_context * ctx, int owner,
                     int n_tokens, const int32_t * tokens, const int32_t * positions, const int32_t * sequences, const int8_t * outputs,
                     char * err, int err_len);
 
+// Carries out what was only noted of copies and shifts of sequences, as the next decode would; needed before states are read or written.
+int lsm_step_settle(struct llama_context * ctx, int owner, char * err, int err_len);
+
 // While *flag is not 0, a decode of this context stops between two graph nodes and returns 2 (CPU only). The flag must outlive the context.
 void lsm_step_abort_on(struct llama_context * ctx, const int32_t * flag);
 

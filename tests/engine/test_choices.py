@@ -163,6 +163,21 @@ def test_a_choice_without_room_fails_its_siblings() -> None:
     assert bench.answer("next", PROMPT, max_tokens=2)[0] == text_of(continuation(PROMPT, 2))
 
 
+@pytest.mark.parametrize("scripts", [([9], [-1]), ([-1], [9]), ([9, -1], [10]), ([9], [10, -1]), ([9, 10, -1], [10, 11])])
+@pytest.mark.parametrize("codes", [[], [1], [0, 1], [0, 0, 1]])
+def test_a_choice_that_can_draw_nothing_fails_its_siblings(scripts: tuple[list[int], list[int]], codes: list[int]) -> None:
+    """P13: also those later in the batch, in the same part of it or in another; other requests go on."""
+    bench = Bench(n_slots=4, n_batch=16)
+    bench.decoder.codes = codes
+    bench.submit("a", PROMPT, n=2, script=scripts[0], scripts=scripts[1:])
+    for id in ("b", "c"):
+        bench.submit(id, [9, 9], max_tokens=5)
+    outputs = bench.run()
+    assert error(outputs, "a").message == "the script says so"
+    assert [result(outputs, id)[0] for id in ("b", "c")] == [text_of(continuation([9, 9], 5))] * 2
+    assert (bench.cached(0), bench.cached(1)) == ([], [])
+
+
 @pytest.mark.parametrize(("options", "field"), [({"n": 0}, "n"), ({"n": 3}, "n"), ({"n": 2, "max_tokens": 0}, "n")])
 def test_a_number_that_cannot_be_is_refused(options: dict[str, object], field: str) -> None:
     """B.2 n: hard, 1 to the number of slots."""

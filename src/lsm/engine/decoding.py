@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lsm.engine.batch import Batch
+from lsm.engine.batch import Batch, Share
 from lsm.engine.cache import Cache
 from lsm.engine.effects import Effects
 from lsm.engine.pool import Pool
@@ -34,7 +34,7 @@ class Decoding:
         """
         self._notice_empty(batch)
         start, size = 0, batch.n
-        while start < batch.n:
+        while start < batch.n and self._are_busy(batch.shares_within(start, batch.n)):
             stop = min(start + size, batch.n)
             code = self._part(batch, start, stop)
             if code == 0:
@@ -48,6 +48,10 @@ class Decoding:
             else:
                 return
 
+    def _are_busy(self, shares: list[Share]) -> bool:
+        """Whether all these slots still have requests: a choice that failed has taken others along.  The rest comes again."""
+        return all(self._pool.slots[share.slot].request is not None for share in shares)
+
     def _notice_empty(self, batch: Batch) -> None:
         """Busy slots that never want anything decoded would keep the engine busy for nothing, for ever."""
         self._n_empty = 0 if batch.n or not self._pool.order else self._n_empty + 1
@@ -57,8 +61,9 @@ class Decoding:
     def _part(self, batch: Batch, start: int, stop: int) -> int:
         """llama_decode's code.  Any but 0 and NO_CELL has failed the requests in the batch: what is in their sequences is unknown."""
         shares = batch.shares_within(start, stop)
-        draws = [(share.stop - 1 - start, request) for share in shares for request in self._pool.drawing(share)]
-        rows, samplers = [row for row, _ in draws], [request.sampler for _, request in draws if request.sampler is not None]
+        draws = [(share, self._pool.drawing(share)) for share in shares]
+        rows = [share.stop - 1 - start for share, drawing in draws for _ in drawing]
+        samplers = [request.sampler for _, drawing in draws for request in drawing if request.sampler is not None]
         t_start_ns = self._clock_ns()
         try:
             code, sampled = self._decoder.decode(batch, start, stop, rows, samplers)
@@ -67,7 +72,7 @@ class Decoding:
             return -1
         elapsed_ns = self._clock_ns() - t_start_ns
         if code == 0:
-            self._taking.take(batch, shares, sampled, elapsed_ns)
+            self._taking.take(batch, draws, sampled, elapsed_ns)
         elif code != NO_CELL:
             self._effects.fail_shares(batch.shares, DecodeFailed(REASONS.get(code, f"Compute error (llama_decode: {code}).")))
         return code

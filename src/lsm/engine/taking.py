@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from lsm.engine.batch import Batch, Share
 from lsm.engine.effects import Effects
@@ -14,6 +14,8 @@ from lsm.engine.request import Request
 from lsm.engine.slot import Slot
 from lsm.errors import ServerError
 
+Draw = tuple[Share, Sequence[Request]]
+
 
 class Taking:
     def __init__(self, pool: Pool, moving: Moving, effects: Effects, vocab: Vocabulary) -> None:
@@ -22,16 +24,17 @@ class Taking:
         self._effects = effects
         self._vocab = vocab
 
-    def take(self, batch: Batch, shares: Sequence[Share], sampled: Sequence[int], elapsed_ns: int) -> None:
-        """`sampled`: a token for each request that draws one (`Pool.drawing`), in the order of the shares."""
-        self._pool.tally.decoded(n_slots=len(shares))
+    def take(self, batch: Batch, draws: Sequence[Draw], sampled: Sequence[int], elapsed_ns: int) -> None:
+        """`draws`: the shares, and who draws a token in each (`Pool.drawing`); `sampled`: these tokens, in order."""
+        self._pool.tally.decoded(n_slots=len(draws))
         tokens = iter(sampled)
-        for share in shares:
-            self._take_share(batch, share, elapsed_ns, tokens)
+        for share, drawing in draws:
+            own = [int(next(tokens)) for _ in drawing]
+            if self._pool.slots[share.slot].request is not None:  # else another choice of its job has failed it just now
+                self._take_share(batch, share, elapsed_ns, own)
 
-    def _take_share(self, batch: Batch, share: Share, elapsed_ns: int, tokens: Iterator[int]) -> None:
+    def _take_share(self, batch: Batch, share: Share, elapsed_ns: int, sampled: Sequence[int]) -> None:
         slot, request = self._pool.slots[share.slot], self._pool.request(share)
-        sampled = [int(next(tokens)) for _ in self._pool.drawing(share)]
         slot.append(batch.tokens[share.start : share.stop])
         if request.sampled is None:
             self.take_prompt(slot, request, share.stop - share.start, elapsed_ns, sampled)

@@ -131,6 +131,7 @@ class Context(SequenceStates):
             n_rows, _int32(rows), handles, _int32(sampled), ffi.NULL if matrix is None else ffi.from_buffer("float[]", matrix),
             err, len(err),
         )  # fmt: skip
+        self._has_moved = self._has_moved and code != 0
         return Step(check(code, err), sampled, matrix)
 
     def encode(self, tokens: Tokens, positions: Tokens, sequences: Tokens, outputs: NDArray[np.int8]) -> int:
@@ -252,6 +253,7 @@ class Context(SequenceStates):
         if not self.kv_unified and source != target and (p0 > 0 or p1 >= 0):
             raise NotSupported("without kv_unified a sequence can only be copied as a whole")
         lib.llama_memory_seq_cp(self._memory, source, target, p0, p1)
+        self._has_moved = True
 
     def seq_keep(self, sequence: int) -> None:
         """Forget all other sequences."""
@@ -266,6 +268,7 @@ class Context(SequenceStates):
             raise ServerError("this model's cache cannot shift positions")
         self._check(sequence)
         lib.llama_memory_seq_add(self._memory, sequence, p0, p1, delta)
+        self._has_moved = True
 
     def seq_pos_min(self, sequence: int) -> int:
         """The first position in the cache, -1 if the sequence is empty."""
