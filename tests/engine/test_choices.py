@@ -77,7 +77,7 @@ def test_a_choice_that_ends_frees_its_slot_for_another_request() -> None:
     outputs = bench.scheduler.outputs()
     assert isinstance(end(outputs, "a", 1), Ended)
     assert isinstance(end(outputs, "b"), Ended)
-    assert [slot.request_id for slot in bench.scheduler.slots()] == ["a", ""]
+    assert [slot.state for slot in bench.scheduler.slots()] == ["generating", "idle"]
 
 
 def test_it_waits_until_there_are_slots_enough_and_nobody_passes() -> None:
