@@ -256,3 +256,19 @@ def test_a_grammar_that_cannot_be_one_is_refused_at_start(grammar: str, tmp_path
     file = tmp_path / "g.gbnf"
     file.write_text(grammar)
     assert refusal("--grammar-file", str(file)) == refusal("--grammar", grammar)
+
+
+def test_a_schema_from_a_file(tmp_path: Path) -> None:
+    """C.4 -jf: read at start; what is no JSON, and two constraints at once, end it with the reason."""
+    file = tmp_path / "schema.json"
+    file.write_text('{"type": "object"}')
+    assert parse_arguments(["-m", "x.gguf", "-jf", str(file)], {}).options.sampling.json_schema == '{"type": "object"}'
+    with pytest.raises(ConfigError, match="both given"):
+        parse_arguments(["-m", "x.gguf", "-jf", str(file), "-j", "{}"], {})
+    with pytest.raises(ConfigError, match="--grammar .* and --json-schema"):
+        parse_arguments(["-m", "x.gguf", "-jf", str(file), "--grammar", "root ::= [a]"], {})
+    file.write_text("{")
+    with pytest.raises(ConfigError, match="is not JSON"):
+        parse_arguments(["-m", "x.gguf", "-jf", str(file)], {})
+    with pytest.raises(ConfigError, match="is not JSON"):
+        parse_arguments(["-m", "x.gguf", "-j", "{"], {})
