@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import time
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,12 +30,6 @@ class Peer:
     def post(self, path: str, body: Any) -> httpx.Response:
         return self._client.post(path, json=body)
 
-    def is_ready(self) -> bool:
-        try:
-            return self._client.get("/health").status_code == 200
-        except httpx.TransportError:
-            return False
-
     def close(self) -> None:
         self._client.close()
 
@@ -43,27 +37,34 @@ class Peer:
 @contextmanager
 def both(model: Path, arena: Path, *flags: str) -> Iterator[tuple[Server, Peer]]:
     """(ours, theirs), serving the same file with `flags` besides those that make them comparable."""
-    with Server(arena, model, "same", *SAME, *flags) as ours, theirs(model, arena.with_suffix(".log"), *SAME, *flags) as peer:
+    with Server(arena, model, "same", *SAME, *flags) as ours, theirs(model, *SAME, *flags) as peer:
         yield ours, peer
 
 
 @contextmanager
-def theirs(model: Path, log: Path, *flags: str) -> Iterator[Peer]:
-    port = _free_port()
-    command = [os.environ[PEER], "-m", str(model), "--port", str(port), "--no-webui", *flags]
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output)
-    peer = Peer(f"http://127.0.0.1:{port}")
+def theirs(model: Path, *flags: str) -> Iterator[Peer]:
+    """A llama-server that has loaded `model`; ended at the end."""
+    url = f"http://127.0.0.1:{_free_port()}"
+    command = [os.environ[PEER], "-m", str(model), "--port", url.rpartition(":")[2], "--no-webui", *flags]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    assert process.stdout is not None
+    lines: list[str] = []
+    for line in process.stdout:
+        lines.append(line)
+        if "model loaded" in line:
+            break
+    reader = threading.Thread(target=process.stdout.read, daemon=True)  # a full pipe would stop it
+    reader.start()
+    peer = Peer(url)
     try:
-        end_s = time.monotonic() + START_S
-        while not peer.is_ready():
-            assert process.poll() is None and time.monotonic() < end_s, log.read_text(errors="replace")[-2000:]
-            time.sleep(0.1)
+        assert process.poll() is None, "".join(lines)
         yield peer
     finally:
         peer.close()
         process.kill()
         process.wait()
+        reader.join()
+        process.stdout.close()
 
 
 def _free_port() -> int:

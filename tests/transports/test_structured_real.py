@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import openai
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 import lsm
 from tests.e2e.servers import Server
@@ -21,7 +21,7 @@ Client = openai.OpenAI
 class Person(BaseModel):
     name: Literal["Ann", "Bob"]
     age: int
-    pets: list[Literal["cat", "dog"]]
+    pets: Annotated[list[Literal["cat", "dog"]], Field(max_length=2)]
 
 
 QUESTION: Any = [{"role": "user", "content": "Bob is 5 and has a dog. Describe him as JSON."}]
