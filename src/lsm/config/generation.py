@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from lsm.config.readers import Collect, JsonText, LogitBias, Number, OnOff, Reader, Samplers, Text, Whole
@@ -147,3 +148,13 @@ GENERATION: tuple[Setting, ...] = (
         help="reuse the part of a prompt that a slot holds already",
     ),
 )
+
+
+def with_model_defaults(options: Options, given: Container[str], model: Sequence[tuple[str, Any]]) -> Options:
+    """The user's word goes before the model file's, that before ours.
+
+    `given`: names of the settings that the user spelled out.  What differs from our defaults was the user's word, too.
+    """
+    ours, sampling = Sampling(), options.sampling
+    is_open = {name: f"options.sampling.{name}" not in given and getattr(sampling, name) == getattr(ours, name) for name, _ in model}
+    return replace(options, sampling=replace(sampling, **{name: value for name, value in model if is_open[name]}))

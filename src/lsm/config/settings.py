@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from lsm.config.checks import check_together
-from lsm.config.generation import GENERATION
+from lsm.config.generation import GENERATION, with_model_defaults
 from lsm.config.keeping import KEEPING
 from lsm.config.media import MEDIA, MediaSettings
 from lsm.config.placing import PLACING
@@ -19,7 +19,7 @@ from lsm.config.steering import STEERING
 from lsm.config.tuning import TUNING
 from lsm.keeping import Keeping
 from lsm.tuning import Computing, Loading, Placing, Steering
-from lsm.values import Options, Sampling
+from lsm.values import Options
 
 MODELS = "Models"
 CONTEXT = "Context, batches, threads"
@@ -380,14 +380,8 @@ class Settings:
         check_together(self)
 
     def options_for(self, model: Sequence[tuple[str, Any]]) -> Options:
-        """What a request gets that says nothing: the user's word, then the model file's, then ours.
-
-        `model`: pairs of a field of Sampling and its value.
-        """
-        ours, sampling = Sampling(), self.options.sampling
-        said = {name.rpartition(".")[2] for name in self.given if name.startswith("options.sampling.")}
-        open_ = {name: value for name, value in model if name not in said and getattr(sampling, name) == getattr(ours, name)}
-        return replace(self.options, sampling=replace(sampling, **open_))
+        """What a request gets that says nothing.  `model`: fields of Sampling, and what the model file says of them."""
+        return with_model_defaults(self.options, self.given, model)
 
     @property
     def models(self) -> tuple[ModelSource, ...]:

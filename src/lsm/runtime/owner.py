@@ -125,9 +125,7 @@ class Owner:
 
     # ---- what may be asked of a model -------------------------------------------------------------------------------------
 
-    def submit(
-        self, request_id: str, prompt: Any, options: Options, embed: int | None = None, media: tuple[Any, ...] = ()
-    ) -> Answer:
+    def submit(self, request_id: str, prompt: Any, options: Options, embed: int | None = None, media: tuple[Any, ...] = ()) -> Answer:
         """Start a generation, or an embedding (see `Job`).  prompt: token ids, int32, (n,).  `cancel` it when nobody reads the answer."""
         self._check_loaded()
         answer = self.demand.open_answer(request_id, options.n)
