@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from lsm.machines.replay import edge_of, untaken
@@ -42,13 +43,14 @@ SHORT = checkpoints.Scenario(length=2)
 ENCODERS = tuple(
     encoder.Scenario(on_demand, budget, evict_kv) for on_demand in (True, False) for budget in (5, 8) for evict_kv in (True, False)
 )
+BUDGET = replace(MEETINGS, inbox_limit=1, evict_kv=False, load_calls=True, budget=True)
 TWO = slots_state.Scenario(kinds=(slots_state.ANY, slots_state.FILL), prompt=3)
 
 
 def _worlds() -> list[tuple[Hashable, Any]]:
     return [
         (token.initial(2), token.World()),
-        *((owner.initial(scenario), owner.World(scenario)) for scenario in (CALLS, MEETINGS, KEEP_KV)),
+        *((owner.initial(scenario), owner.World(scenario)) for scenario in (CALLS, MEETINGS, KEEP_KV, BUDGET)),
         *((slots.initial(scenario), slots.World(scenario)) for scenario in (TWO, slots_state.SHIFT)),
         (checkpoints.initial(SHORT), checkpoints.World(SHORT)),
         *((encoder.initial(scenario), encoder.World(scenario)) for scenario in ENCODERS),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from specs.planted_budget import BUDGET
 from specs.planted_checkpoints import CHECKPOINTS
 from specs.planted_encoder import ENCODERS
 from specs.planted_line import LINE
@@ -11,4 +12,4 @@ from specs.planting import Mistake, at, edited, swapped
 
 __all__ = ["PLANTED", "Mistake", "at", "edited", "swapped"]
 
-PLANTED = {mistake.name: mistake for mistake in (*LINE, *OWNER, *SLOTS, *CHECKPOINTS, *ENCODERS)}
+PLANTED = {mistake.name: mistake for mistake in (*LINE, *BUDGET, *OWNER, *SLOTS, *CHECKPOINTS, *ENCODERS)}

@@ -12,6 +12,9 @@ from lsm.machines.table import Edge, Machine
 from specs.explore import Path, Predicate, Successors, first_broken, first_stranded, reach
 from specs.fairness import Group, fair_lasso
 from specs.worlds import (
+    budget,
+    budget_claims,
+    budget_state,
     checkpoints,
     checkpoints_claims,
     encoder,
@@ -44,7 +47,7 @@ class Mistake:
     about: str  # requirement, or row of the catalogue of known faults
     claim: str  # that catches it
     steps: int  # of the shortest way to see it
-    world: str  # line | owner | slots | snapshots | encoder
+    world: str  # line | budget | owner | slots | snapshots | encoder
     find: Callable[[], Found | None]
 
 
@@ -82,6 +85,17 @@ def in_line(name: str, about: str, claim: str, steps: int, table: Machine = TOKE
     """With `n` processes in one arena."""
     return Mistake(
         name, about, claim, steps, "line", lambda: search(LINE_CLAIMS, claim, token.initial(n), token.World(faults, table).successors)
+    )
+
+
+def in_budget(
+    name: str, about: str, claim: str, steps: int, scenario: budget_state.Scenario, table: Machine = TOKEN, mistake: str = ""
+) -> Mistake:
+    """With processes under one budget.  What gets out of reach, or lasts for ever, does so although rings are lost and nobody dies."""
+    planted = replace(scenario, mistake=mistake)
+    claims = Claims(budget_claims.invariants(planted), budget_claims.GOALS, budget_claims.PASSING, budget_claims.group)
+    return Mistake(
+        name, about, claim, steps, "budget", lambda: search(claims, claim, budget.initial(planted), budget.World(planted, table).successors)
     )
 
 

@@ -18,12 +18,15 @@ from lsm.machines.slot import SLOT
 from lsm.machines.table import Machine
 from lsm.machines.token import TOKEN
 from specs.promela import promela, promela_calls
+from specs.worlds.budget import KERNEL as BUDGET_KERNEL
+from specs.worlds.budget_state import Scenario
 from specs.worlds.token import KERNEL
 
 WORLD = Path(__file__).parent / "worlds" / "token.pml"
 SLOTS_WORLD = WORLD.with_name("slots.pml")
 CHECKPOINTS_WORLD = WORLD.with_name("checkpoints.pml")
 ENCODER_WORLD = WORLD.with_name("encoder.pml")
+BUDGET_WORLD = WORLD.with_name("budget.pml")
 OPTIMISE = {2: "-O0", 3: "-O1"}  # of the C compiler, for N processes: small worlds are checked sooner than they are compiled
 DEPTH = {4: 20_000_000}  # of the search, which is an error when it is too small
 AT_ONCE = ("hold_start", "quantum_start", "quantum_stop")
@@ -74,6 +77,33 @@ def _count(world: Path, tables_name: str, tables: str, defines: Sequence[str] = 
         _call(folder, ["spin", "-a", *defines, world.name])
         _call(folder, ["gcc", "-w", "-O0", "-DNOREDUCE", "-DSAFETY", "-DNOCLAIM", "-o", "pan", "pan.c"])
         return _verdict(_call(folder, ["./pan", "-w22", "-m100000"]))
+
+
+def count_budget(scenario: Scenario, table: Machine = TOKEN) -> Verdict:
+    """Every state of processes under a budget; assertions are checked on the way."""
+    return _run_budget(scenario, (), table, ["-DNOREDUCE", "-DSAFETY", "-DNOCLAIM"], ["-w22", "-m2000000"])
+
+
+def check_room(scenario: Scenario, defines: Sequence[str] = (), table: Machine = TOKEN) -> Verdict:
+    """Whoever waits comes to be awake, on every run that is weakly fair to every process, clock and load."""
+    return _run_budget(scenario, ("-DLIVE", *defines), table, ["-DNFAIR=3"], ["-a", "-f", "-N", "served", "-w22", "-m2000000"])
+
+
+def _run_budget(
+    scenario: Scenario, defines: Sequence[str], table: Machine, compile_flags: Sequence[str], run_flags: Sequence[str]
+) -> Verdict:
+    if not available():
+        raise SpinError(REMEDY)
+    sizes = [f"-DN={scenario.n}", f"-DBUDGET={scenario.budget}", f"-DLEAVES={scenario.leaves}", f"-DSTAYS={scenario.stays}"]
+    happens = {"NO_CRASH": scenario.crash, "NO_ESCAPES": scenario.escapes, "SURE_RINGS": scenario.rings_lost, "IDLE": scenario.serves}
+    options = [*sizes, *(f"-D{name}" for name, yes in happens.items() if not yes), *defines]
+    nothing = [f"#define do_{effect}(i) skip\n" for effect in table.effects if effect not in (*BUDGET_KERNEL, *AT_ONCE)]
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(BUDGET_WORLD, folder)
+        (Path(folder) / "budget_table.pml").write_text("".join(nothing) + promela_calls(table, "p"))
+        _call(folder, ["spin", "-a", *options, BUDGET_WORLD.name])
+        _call(folder, ["gcc", "-w", "-O1", "-DCOLLAPSE", "-DVECTORSZ=2048", *compile_flags, "-o", "pan", "pan.c"])
+        return _verdict(_call(folder, ["./pan", *run_flags]))
 
 
 def check_served(n: int, defines: Sequence[str] = (), table: Machine = TOKEN) -> Verdict:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-WHO = {"encoder": "client", "line": "process", "owner": "client", "slots": "request", "snapshots": "slot"}  # the number in a label
+# The number in a label.
+WHO = {"encoder": "client", "line": "process", "budget": "process", "owner": "client", "slots": "request", "snapshots": "slot"}
 
 LINE = {
     "ahead_gone": "hears that the ticket it watched was let go",
@@ -48,7 +49,46 @@ LINE = {
     "want_drop": "lets its share of want.lock go",
     "unmapped": "has freed its memory",
 }
+BUDGET = {
+    "asks_drop": "unlocks the bells of those it has asked",
+    "backoff_over": "tries to map once more",
+    "cancel": "gives up",
+    "charge": "writes what it has taken into the ledger",
+    "crash": "is killed with -9",
+    "discharge": "writes what it has left into the ledger, and rings for whoever waits for room",
+    "discharge_lost": "writes what it has left into the ledger; its ring is lost",
+    "done": "has finished its batch",
+    "drained": "has run its last batch",
+    "evict": "is away, hears its bell, and gives what had stayed if everything is asked for",
+    "free_asks": "is dead, and the kernel unlocks the bells of those it has asked",
+    "free_ticket": "is dead, and the kernel frees its ticket",
+    "free_token": "is dead, and the kernel frees the token",
+    "hold_over": "has held its memory for the minimum",
+    "look": "looks: for room if it waits for that, else whether it is asked to leave",
+    "map_failed": "finds no room on the device",
+    "mapped": "has mapped its memory",
+    "need": "wants its memory, and joins the line",
+    "no_room": "finds no room in the ledger, asks others to leave, and rings",
+    "no_room_lost": "finds no room in the ledger, and asks others to leave; the ring is lost",
+    "quantum_over": "has used up the quantum",
+    "reap": "is dead, and the device frees its memory",
+    "release": "wants to sleep",
+    "restart": "is started again",
+    "room": "finds room in the ledger, and writes its need into it",
+    "room_check": "is due for another look for room",
+    "serve": "begins a batch",
+    "ticket_close": "closes its ticket",
+    "token_drop": "unlocks the token",
+    "token_won": "is first in the line, and gets the token",
+    "unmapped": "has freed its memory",
+}
 OWNER = {
+    "ask.": "somebody with the token asks for everything, or no longer",
+    "engine.evicted": "the engine thread reports that the KV cache has left too",
+    "fault.clearing": "more is needed than the budget, or the arena is gone",
+    "line.no_room": "the budget has no room yet",
+    "line.room": "room is found, and written into the ledger",
+    "ring": "the bell of the page rings",
     "batch": "the engine runs a batch",
     "call.load": "somebody asks for a load",
     "call.rest": "somebody asks for sleep",
@@ -80,6 +120,7 @@ OWNER = {
     "line.joined": "the door is passed, a ticket made",
     "line.token_busy": "the token is not free yet",
     "line.won": "the token is won",
+    "look.asked": "the owner looks whether it is asked to leave",
     "look.False": "the owner looks, and nobody waits",
     "look.True": "the owner looks, and somebody waits",
     "timer.backoff": "the back-off is over",
@@ -139,7 +180,7 @@ ENCODER = {
     "unload": "the model is freed",
     "wake": "the model comes back to the device",
 }
-WORDS = {"encoder": ENCODER, "line": LINE, "owner": OWNER, "slots": SLOTS, "snapshots": SNAPSHOTS}
+WORDS = {"encoder": ENCODER, "line": LINE, "budget": BUDGET, "owner": OWNER, "slots": SLOTS, "snapshots": SNAPSHOTS}
 
 
 def words(world: str, label: str) -> str:

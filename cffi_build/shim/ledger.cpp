@@ -282,6 +282,11 @@ bool Ledger::any_released(int owner, int classes) {
     return released;
 }
 
+bool Ledger::hooks(ggml_backend_buffer_type_t type) {
+    std::lock_guard lock(mutex_);
+    return types_.count(type) > 0;
+}
+
 void Ledger::mark_released(Entry & entry) {
     entry.shell->iface             = released_interface;
     entry.shell->iface.free_buffer = BufferHooks::free_buffer;

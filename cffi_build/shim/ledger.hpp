@@ -87,6 +87,8 @@ public:
     bool  any_released() const;
     bool  any_released(int owner, int classes);
 
+    bool hooks(ggml_backend_buffer_type_t);  // whether buffers of this type are entered here
+
     void mark_released(Entry &);
     void mark_resident(Entry &);
     void drop_kept_pages(ggml_backend_buffer_t);

@@ -25,6 +25,7 @@ from specs.simulation.judge import Judge, Violation
 from specs.simulation.kernel import Place
 
 SLOTS = 2
+SIZES = {"weights": 60, "kv": 20, "compute": 10}
 FACTS = ModelFacts(
     architecture="simulated", description="simulated", vocab_type=0, n_vocab=0, n_ctx=4096, n_ctx_slot=2048, n_ctx_train=4096, n_embd=1,
     n_params=1, size_bytes=1, n_slots=SLOTS, bos_token="", eos_token="", chat_template="", load_ms=0.0,
@@ -89,6 +90,9 @@ class SimulatedEngine:
 
     # ---- asked by the owner: returns at once --------------------------------------------------------------------------------
 
+    def measure(self) -> None:
+        self._jobs.put(partial(self._report, "token", "look", sizes=SIZES))
+
     def load(self) -> None:
         self._abort = False
         self._jobs.put(self._load)
@@ -110,6 +114,9 @@ class SimulatedEngine:
 
     def report_left(self) -> None:
         self._jobs.put(partial(self._report, "residency", "left"))
+
+    def report_evicted(self) -> None:
+        self._jobs.put(partial(self._report, "residency", "evicted"))
 
     def restore(self, with_encoder: bool) -> None:
         self._jobs.put(self._restore)
@@ -156,12 +163,18 @@ class SimulatedEngine:
     def _report(self, machine: str, event: str, **report: Any) -> None:
         self._place.process.touch()
         self._deliver()  # what happened before must be heard before
-        self._mail.put(lambda: self._send(machine, event, Report(**report)))
+        has = self._device.bytes.get(self._place, {})
+        released = SIZES if self._loaded else {}
+        bytes = {
+            name: {"device": has.get(name, 0), "released": released.get(name, 0) - has.get(name, 0) * self._loaded, "host": 0, "file": 0}
+            for name in SIZES
+        }
+        self._mail.put(lambda: self._send(machine, event, Report(bytes=bytes, **report)))
 
     async def _batch(self) -> None:
         if self._place not in self._device.resident:
             raise Violation(f"{self._place} runs a batch without its memory")
-        self._judge.holds_token(self._place, "runs a batch")
+        self._judge.may_stay(self._place, "runs a batch")
         await trio.sleep(self._chance.lasting(0.01, BATCH_MAX_S))
         for request in list(self._left)[:SLOTS]:
             self._left[request] -= 1
@@ -202,9 +215,8 @@ class SimulatedEngine:
         if memory_class == "encoder":
             return  # these models have none
         await trio.sleep(self._chance.lasting(0.001, RELEASE_MAX_S))
-        self._judge.holds_token(self._place, f"releases {memory_class}")
-        if memory_class == "weights":
-            self._device.give(self._place)
+        self._judge.may_stay(self._place, f"releases {memory_class}")
+        self._device.give(self._place, memory_class)
 
     async def _restore(self) -> None:
         if not self._loaded:
@@ -220,7 +232,7 @@ class SimulatedEngine:
 
     def _take(self) -> None:
         self._judge.holds_token(self._place, "takes device memory")
-        self._device.take(self._place)
+        self._device.take(self._place, SIZES)
 
     def _cancel(self, request: str) -> None:
         if self._left.pop(request, None) is not None:

@@ -14,10 +14,12 @@ from lsm.runtime.line_effects import SLOW_CHECK_S
 from lsm.runtime.owner import BACKOFF_MIN_S, MAP_ATTEMPTS, Owner
 from specs.simulation.chance import Chance
 from specs.simulation.durations import BUSY_MAX_S, LOAD_MAX_S
-from specs.simulation.kernel import Kernel, Place, Process
+from specs.simulation.kernel import TICKET, Kernel, Place, Process
 
 BEFORE_MAPPED_S = BACKOFF_MIN_S * 2 ** (MAP_ATTEMPTS - 2) + LOAD_MAX_S  # a pause and an attempt that are under way are not broken off
 ON_THE_DEVICE = ("arriving", "resident", "leaving", "entering", "orphaned")
+MOVING_IN = ("arriving", "entering")
+MOVES = ("clearing", "waking", "retrying")
 TOKEN_HELD = ("waking", "retrying", "awake", "draining", "sleeping")
 LOADS_WAIT = ("queued", "loading", "aborting")
 LATE_S = 0.1 + 6 * BUSY_MAX_S  # mail; and the events from a ring to the release, each of them late
@@ -42,6 +44,7 @@ class Judge:
     min_hold_s: float
     quantum_s: float
     leave_s: float  # the longest batch, and the longest release of all classes
+    budgeted: bool = False
     holder: Place | None = None
     standing: dict[Place, int] = field(default_factory=dict)
     wanting: dict[Place, float] = field(default_factory=dict)
@@ -64,7 +67,7 @@ class Judge:
             self._token(place, lock)
         elif name == "want.lock":
             self._want(place, lock)
-        elif name[0].isdigit():
+        elif TICKET.match(name):
             if lock == "exclusive":
                 self.standing[place] = place.ticket
             elif not place.ticket:
@@ -99,6 +102,11 @@ class Judge:
         if self.holder is not place:
             raise Violation(f"{place} {what} while {self.holder or 'nobody'} holds the token")
 
+    def may_stay(self, place: Place, what: str) -> None:
+        """Under a budget the ledger gives that right."""
+        if not self.budgeted:
+            self.holds_token(place, what)
+
     # ---- the owners' side ---------------------------------------------------------------------------------------------------
 
     def add(self, place: Place, owner: Owner) -> None:
@@ -128,9 +136,9 @@ class Judge:
 
     def _check_owner(self, place: Place, owner: Owner) -> None:
         token, residency = owner.state("token"), owner.state("residency")
-        if residency in ON_THE_DEVICE and self.holder is not place:
+        if residency in (MOVING_IN if self.budgeted else ON_THE_DEVICE) and self.holder is not place:
             raise Violation(f"{place} is {residency} while {self.holder or 'nobody'} holds the token")
-        if token in TOKEN_HELD and self.holder is not place:
+        if token in (MOVES if self.budgeted else TOKEN_HELD) and self.holder is not place:
             raise Violation(f"{place} is {token} while {self.holder or 'nobody'} holds the token")
         if token == "asleep" and (kept := self.kernel.locks(place)):
             raise Violation(f"{place} is asleep and keeps {', '.join(kept)}")
@@ -166,7 +174,7 @@ class Judge:
 
     def _check_stay(self, place: Place) -> None:
         stay, now = self._stay, trio.current_time()
-        if stay.contended_since is None:
+        if stay.contended_since is None or self.budgeted:  # then nobody stays with the token, and who waits for room waits for others
             return
         slack = self.leave_s + LATE_S + (SLOW_CHECK_S if self.kernel.rings_lost != stay.rings_lost_before else 0)
         if stay.mapped_at is None:

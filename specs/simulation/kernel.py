@@ -23,7 +23,9 @@ import trio
 
 import lsm.arena.directory
 import lsm.arena.flock
+import lsm.arena.ledger
 import lsm.arena.line
+import lsm.arena.pages
 import lsm.arena.tickets
 import lsm.runtime.inbox
 from specs.simulation.chance import Chance
@@ -32,14 +34,17 @@ INTERPOSED: tuple[tuple[ModuleType, str, bool], ...] = (  # where, which module 
     (lsm.arena.flock, "fcntl", True),
     (lsm.arena.directory, "fcntl", True),
     (lsm.arena.directory, "os", True),
+    (lsm.arena.ledger, "os", True),
     (lsm.arena.line, "os", True),
+    (lsm.arena.pages, "os", True),
     (lsm.arena.tickets, "os", True),
     (lsm.runtime.inbox, "os", False),  # closes what it watched, also while it is being cancelled
 )
-CALLS = {"fcntl": ("flock",), "os": ("open", "close", "read", "write", "mkfifo", "mkdir", "unlink", "listdir", "fstat", "utime")}
+CALLS = {"fcntl": ("flock",), "os": ("open", "close", "read", "write", "mkfifo", "mkdir", "unlink", "listdir", "fstat", "utime", "pwrite")}
 LOCKS = {fcntl.LOCK_EX: "exclusive", fcntl.LOCK_SH: "shared", fcntl.LOCK_UN: ""}
 SCARCE = {"mkfifo": errno.ENOSPC, "open": errno.EMFILE}
 TICKET = re.compile(r"\d{12}")
+PAGE = re.compile(r"\d{6}\.")
 
 
 class Killed(BaseException):
@@ -94,9 +99,9 @@ class Kernel:
     _files: dict[int, File] = field(default_factory=dict)
 
     def locks(self, place: Place) -> list[str]:
-        """Without the share of the directory's lock, which every line keeps."""
+        """Without the share of the directory's lock, which every line keeps, and without what a page of the ledger is kept by."""
         mine = [file for file in self._files.values() if file.place is place and file.lock]
-        return [f"{file.name} {file.lock}" for file in mine if not os.path.isabs(file.name)]
+        return [f"{file.name} {file.lock}" for file in mine if not (os.path.isabs(file.name) or PAGE.match(file.name))]
 
     @contextlib.contextmanager
     def interposed(self) -> Iterator[None]:
@@ -143,7 +148,7 @@ class Kernel:
             self._files[result] = File(place, os.fspath(args[0]))
         elif name == "flock":
             self._locked(self._files[args[0]], LOCKS[args[1] & ~fcntl.LOCK_NB])
-        elif name == "unlink" and place.ticket and int(args[0][:12]) == place.ticket:
+        elif name == "unlink" and TICKET.match(args[0]) and place.ticket and int(args[0][:12]) == place.ticket:
             place.ticket = 0  # it has left the line, though its lock is still there
             self.on_lock(place, args[0], "")
         return result

@@ -36,6 +36,8 @@ RUSH_S = 900.0
 RUSH_REQUESTS = 5
 REST_S = 6.0  # the memory of the dead is back, and everybody has heard everything
 STOP_S = 10.0
+BUDGET_SEEDS = 10_000  # from this seed on, models share the device under a budget
+BUDGETS = (90, 109, 110, 180, 200, 270, 400)  # bytes; one model has 90, of which 20 may stay while it sleeps
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,9 @@ def simulate(seed: int) -> Outcome:
     """The same seed gives the same run, edge for edge."""
     chance = Chance(seed)
     with tempfile.TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None) as folder, seeded_scheduler(seed):
-        run = Run(chance, Path(folder, "arena"))
-        with quiet(), run.judge.kernel.interposed(), patch.object(owner, "Inbox", partial(BusyInbox, run.chance, run.chance.choice(BUSY))):
+        run = Run(chance, Path(folder, "arena"), budgeted=seed >= BUDGET_SEEDS)
+        inbox = partial(BusyInbox, run.chance, run.chance.choice(BUSY))
+        with quiet(), run.judge.kernel.interposed(), patch.object(owner, "Inbox", inbox):
             problem = ""
             try:
                 trio.run(run.main, clock=MockClock(autojump_threshold=0))
@@ -103,11 +106,12 @@ def seeded_scheduler(seed: int) -> Iterator[None]:
 
 
 class Run:
-    def __init__(self, chance: Chance, arena: Path) -> None:
+    def __init__(self, chance: Chance, arena: Path, budgeted: bool) -> None:
         self.chance = chance
         self._arena = arena
         quantum_s = chance.choice((0.0, 0.25, 1.0, 2.0))
-        self.judge = Judge(min_hold_s=0.125, quantum_s=quantum_s, leave_s=BATCH_MAX_S + 3 * RELEASE_MAX_S)
+        self.judge = Judge(min_hold_s=0.125, quantum_s=quantum_s, leave_s=BATCH_MAX_S + 3 * RELEASE_MAX_S, budgeted=budgeted)
+        self._device = Device(budget=chance.choice(BUDGETS) if budgeted else None)
         self.kernel = self.judge.make_kernel(chance)
         self.clients = Clients(chance)
         self.edges: list[Record] = []
@@ -135,7 +139,7 @@ class Run:
     def _make_setting(self, nursery: trio.Nursery) -> Setting:
         chance = self.chance
         return Setting(
-            chance, self._arena, self.kernel, self.judge, Device(), nursery,
+            chance, self._arena, self.kernel, self.judge, self._device, nursery,
             min_hold_s=self.judge.min_hold_s, quantum_s=self.judge.quantum_s,
             idle_s=chance.choice((-1.0, -1.0, 0.0, 0.5, 3.0)), evict_kv=chance.random() < 0.5,
         )  # fmt: skip

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import trio
 
+from lsm.arena.ledger import Ledger
 from lsm.arena.line import Line
 from lsm.errors import ArenaError
 from lsm.runtime.executor import Fired
 from lsm.runtime.owner import Owner
+from lsm.runtime.room_effects import Budget
 from lsm.verify.record import Record
 from specs.simulation.chance import Chance
 from specs.simulation.device import Device
@@ -145,14 +147,17 @@ class Server:
         setting.kernel.newborn = place
         try:
             line = lines.enter_context(Line(setting.arena, place.alias))
+            ledger = lines.enter_context(Ledger(setting.arena, place.alias))
         finally:
             setting.kernel.newborn = None
         file = setting.files.setdefault(place.alias, ModelFile())
         owner = Owner(
             place.alias,
             line,
+            ledger,
             partial(SimulatedEngine, nursery, setting.chance, setting.device, setting.judge, place, file),
             changes,
+            budget=Budget(setting.device.budget, clock_s=trio.current_time),
             min_hold_s=setting.min_hold_s,
             quantum_s=setting.quantum_s,
             idle_s=setting.idle_s,
@@ -177,7 +182,7 @@ class Server:
     async def _bury(self, life: Life) -> None:
         """What the kernel and the driver do: locks go in any order, memory may go later."""
         setting, chance = self._setting, self._setting.chance
-        for place in [place for place in setting.device.resident if place.process is life.process]:
+        for place in [place for place, sizes in setting.device.bytes.items() if place.process is life.process and sizes]:
             setting.nursery.start_soon(setting.device.reclaim, place, chance.choice((0.0, 0.1, 0.5, 1.5, 4.0)))
         await setting.kernel.bury(life.process)
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from lsm.arena.victims import Ask
 from lsm.machines import MACHINES
 from lsm.machines.table import Machine, Refused, step
-from specs.worlds.owner_state import ALL, BATCHES, COMPUTE, KV, WAKES, WEIGHTS, Owner, Scenario
+from specs.worlds.owner_state import ALL, BATCHES, COMPUTE, KV, MOVES, WAKES, WEIGHTS, Owner, Scenario
 
 Step = tuple[str, Owner]
 Tables = dict[str, Machine]
@@ -47,7 +48,7 @@ class World:
     def successors(self, owner: Owner) -> list[Step]:
         if owner.refused:
             return [("refused", owner)]
-        steps = [*self._line(owner), *self._engine(owner), *self._handle(owner), *self._timers(owner)]
+        steps = [*self._line(owner), *self._engine(owner), *self._handle(owner), *self._timers(owner), *self._asks(owner)]
         if len(owner.inbox) < self.scenario.inbox_limit:
             steps += [*self._clients(owner), *self._calls(owner)]
         return [(label, target) for label, target in steps if target != owner]
@@ -74,7 +75,11 @@ class World:
     def fire(self, owner: Owner, machine: str, event: str, **free: bool) -> Owner:
         facts = {
             "demanded": owner.demand > 0,
-            "evict_kv": self.scenario.evict_kv,
+            "evict_kv": self.scenario.evict_kv or owner.asked == Ask.ALL,
+            "owed": owner.asked == Ask.ALL and owner.charged > 0,
+            "alone": not self.scenario.budget,
+            "budgeted": self.scenario.budget,
+            "wanted": owner.asked > Ask.NOTHING,
             "encoder_stays": False,  # specs/worlds/encoder.py has encoders
             "rested": not owner.young,
             "due": not any(0 < left <= BATCHES for left in owner.clients) or owner.quantum == 2,
@@ -98,8 +103,12 @@ class World:
         match effect:
             case "token_drop":
                 return owner._replace(locked=False)
+            case "discharge":
+                return _recount(owner._replace(booked=False)) if self.scenario.budget else owner
+            case "recount":
+                return _recount(owner) if self.scenario.budget else owner
             case "hold_start":
-                return owner._replace(young=True)
+                return owner._replace(young=True, booked=False)
             case "quantum_start":
                 return owner._replace(quantum=max(owner.quantum, 1))
             case "quantum_stop":
@@ -125,7 +134,7 @@ class World:
             case "engine_resume":
                 wakers = [i for i, left in enumerate(owner.clients) if left == WAKES]
                 return _end_all(owner._replace(jobs=(*owner.jobs, effect)), wakers)
-            case "release_compute" | "release_weights" | "release_kv" | "report_left" | "restore" | "drain":
+            case "release_compute" | "release_weights" | "release_kv" | "report_left" | "report_evicted" | "restore" | "drain":
                 return owner._replace(jobs=(*owner.jobs, effect))
         return owner  # kernel calls of the line: specs/worlds/token.py has them
 
@@ -148,12 +157,28 @@ class World:
                     yield "line.won", _post(owner._replace(locked=True), "token:token_won")
             case "taking":
                 yield "line.token_busy", self.fire(owner, "token", "token_busy")
-                yield "line.won", self.fire(owner._replace(locked=True), "token", "token_won")
+                yield "line.won", self.fire(owner._replace(locked=True, asked=Ask.NOTHING), "token", "token_won")
                 if self.scenario.line_fails:
                     yield "fault.taking", self.fire(owner, "token", "line_failed")
+            case "clearing":
+                yield "line.room", self.fire(owner._replace(charged=ALL, booked=True), "token", "room")
+                yield "line.no_room", self.fire(owner, "token", "look")
+                if self.scenario.line_fails:
+                    yield "fault.clearing", self.fire(owner, "token", "line_failed")
+            case "awake" if self.scenario.budget:
+                yield "look.asked", self.fire(owner, "token", "look")
             case "awake":
                 for wanted in (False, True):  # others come and go at any time
                     yield f"look.{wanted}", self.fire(owner, "token", "look", wanted=wanted)
+
+    def _asks(self, owner: Owner) -> Iterator[Step]:
+        """Somebody has the token and wants our memory; the ring may be lost, and comes again."""
+        if not self.scenario.budget or owner.token in MOVES or owner.locked or owner.inbox or owner.jobs:
+            return  # asked at another moment, it would be heard at one of these
+        for ask in (Ask.NOTHING, Ask.ALL):  # a sleep that is asked for differs from one that is not only by what it leaves
+            yield f"ask.{ask.name}", owner._replace(asked=ask)
+        if owner.asked:
+            yield "ring", _post(owner, "residency:look")
 
     def _timers(self, owner: Owner) -> Iterator[Step]:
         if owner.token == "retrying" or (owner.token == "waking" and self.scenario.mistake == "an old back-off rings"):
@@ -180,6 +205,8 @@ class World:
                 yield "engine.drain", _post(done._replace(running=False), "token:drained")
             case "release_compute" | "release_weights" | "release_kv":
                 yield f"engine.{job}", done._replace(device=owner.device & ~RELEASES[job])
+            case "report_evicted":
+                yield "engine.evicted", _post(done, "residency:evicted")
             case "report_left":
                 yield "engine.left", _post(done, "residency:left")
             case "free":
@@ -250,6 +277,10 @@ class World:
             yield "call.unload", _post(owner, "load:unload")
         if self.scenario.rest_calls and owner.load == "ready":
             yield "call.rest", _post(owner, "sleep:rest")
+
+
+def _recount(owner: Owner) -> Owner:
+    return owner._replace(charged=ALL if owner.booked else owner.device)
 
 
 def _post(owner: Owner, message: str) -> Owner:

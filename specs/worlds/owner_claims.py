@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from lsm.arena.victims import Ask
 from specs.explore import Predicate
 from specs.fairness import FINITE
-from specs.worlds.owner_state import ALL, BATCHES, COMPUTE, HOLDS, WEIGHTS, Owner
+from specs.worlds.owner_state import ALL, BATCHES, COMPUTE, HOLDS, MOVES, WEIGHTS, Owner
 
 MESSAGES = 12  # more in the inbox at once would mean that machines talk in circles
 
@@ -25,6 +26,14 @@ INVARIANTS: dict[str, Predicate[Owner]] = {
     "few messages are under way": lambda o: len(o.inbox) <= MESSAGES,
 }
 
+# Under a budget the ledger keeps what the token keeps without one.
+IN_TOKENS_PLACE: dict[str, Predicate[Owner]] = {
+    "memory on the device is in the ledger": lambda o: not o.device & ~o.charged,
+    "the token is held only to move memory": lambda o: o.locked == (o.token in MOVES or (o.token == "sleeping" and o.locked)),
+}
+OF_THE_TOKEN = ("memory on the device only with the token", "the token's lock is held exactly in its states")
+BUDGET_INVARIANTS = {name: holds for name, holds in INVARIANTS.items() if name not in OF_THE_TOKEN} | IN_TOKENS_PLACE
+
 GOALS: dict[str, Predicate[Owner]] = {
     "the model is awake": lambda o: o.sleep == "awake" and o.load == "ready" and o.token == "awake" and not o.jobs,
     "the device is free and nobody waits": lambda o: o.token == "asleep" and not o.inbox and not o.jobs and not o.demand,
@@ -38,6 +47,7 @@ PASSING: dict[str, Predicate[Owner]] = {
     "an unload": lambda o: o.load in ("unloading", "failing"),
     "falling asleep": lambda o: o.sleep == "falling_asleep",
 }
+BUDGET_PASSING = PASSING | {"everything is asked for, and something is there": lambda o: o.asked == Ask.ALL and o.charged > 0}
 
 
 def group(label: str) -> str | None:
@@ -47,14 +57,16 @@ def group(label: str) -> str | None:
     """
     kind, _, rest = label.partition(".")
     match kind:
-        case "cancel" | "call" | "wake" | "fault":
+        case "cancel" | "call" | "wake" | "fault" | "ask":
             return FINITE
         case "handle":
             return FINITE if label.endswith(" patient") else "owner"  # patience ends
-        case "engine" | "line":
+        case "line" if rest == "no_room":
+            return None
+        case "engine" | "line" | "ring":
             return kind
         case "batch" | "timer" if rest != "idle":
             return label
-        case "look" if rest == "False":
+        case "look" if rest in ("False", "asked"):
             return "look"
     return None

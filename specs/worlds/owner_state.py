@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 COMPUTE, WEIGHTS, KV = 1, 2, 4  # classes of device memory, as bits
 ALL = COMPUTE | WEIGHTS | KV
-HOLDS = ("waking", "retrying", "awake", "draining", "sleeping")  # states of TOKEN in which token.lock is held
+HOLDS = ("clearing", "waking", "retrying", "awake", "draining", "sleeping")  # states of TOKEN in which token.lock is held
+MOVES = ("clearing", "waking", "retrying")  # likewise under a budget
 BATCHES = 2  # decoded for each request, so that it can be paused in the middle
 WAKES = 3  # what a client has instead, while it only waits until the model is awake
 
@@ -23,6 +24,9 @@ class Owner(NamedTuple):
     running: bool = False  # the engine may run batches
     device: int = 0  # classes with memory on the device
     locked: bool = False  # token.lock is held
+    charged: int = 0  # under a budget: classes that stand in the ledger
+    booked: bool = False  # likewise: room was found, and everything is about to come
+    asked: int = 0  # likewise: how much of it somebody wants, an `Ask`
     demand: int = 0  # the owner's count
     clients: tuple[int, ...] = ()  # batches that each one's request still needs; 0: asks for nothing
     idle_timer: bool = False
@@ -47,4 +51,5 @@ class Scenario:
     file_changes: bool = True
     line_fails: bool = True
     weights_get_lost: bool = False  # they made room for an encoder, and did not come back
+    budget: bool = False  # others are beside us, and ask us for our memory
     mistake: str = ""  # of the world, not of a table: see specs/planted.py

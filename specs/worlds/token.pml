@@ -55,6 +55,7 @@ byte escapes = ESCAPES;
 #define ev_cancel(i)      (may_escape(i) && !in_door(i))
 #define ev_line_failed(i) (may_escape(i) && !in_door(i))
 #define ev_release(i)     (may_escape(i))
+#define ev_room(i)        (0)
 
 /* ---- facts; `patient` is free: both edges are open ---- */
 #define fact_wanted(i)  (wants - want[i] > 0)
@@ -65,6 +66,10 @@ byte escapes = ESCAPES;
 #define fact_due(i)     (!busy[i] || quantum[i] == 2)
 #endif
 #define fact_patient(i) (1)
+#define fact_alone(i)    (1)                            /* under a budget: budget.pml */
+#define fact_budgeted(i) (0)
+#define not_alone(i)     (0)
+#define not_budgeted(i)  (1)
 #define not_wanted(i)   (!fact_wanted(i))
 #define not_rested(i)   (!fact_rested(i))
 #define not_due(i)      (!fact_due(i))
@@ -113,6 +118,7 @@ inline in_turn(i) { d_step { a = 0;            /* nobody alive is overtaken, and
 #define at_unmapped(i)     residents = residents - resident[i]; resident[i] = 0
 #define at_cancel(i)       escape; watch[i] = 0
 #define at_line_failed(i)  escape; watch[i] = 0; if :: state[i] == joining -> unlist(ORPHAN) :: else fi
+#define at_room(i)         skip
 #define at_release(i)      escape; young[i] = 0
 /* after an edge: outside `awake` nothing of a turn is left */
 #define settle(i)          if :: state[i] != awake -> look[i] = 0; quantum[i] = 0 :: else fi; \

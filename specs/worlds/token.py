@@ -143,6 +143,8 @@ class World:
     def _fire(self, arena: Arena, i: int, p: Process, event: str, patient: bool = True) -> Step:
         """`p` is the process as the environment has changed it along with the event."""
         facts = {
+            "alone": True,  # under a budget: specs/worlds/budget.py
+            "budgeted": False,
             "wanted": any(other.want for j, other in enumerate(arena.processes) if j != i),
             "rested": not p.young,
             "due": not p.busy or (p.quantum == 2 and self.faults.mistake != "yields only when idle"),

@@ -16,6 +16,7 @@
     ├── LoadCancelled               the caller stopped a load; nothing of the model is left
     ├── DeviceMemoryError           an allocation on the device failed; nothing changed, try again
     │   └── SpillError              released memory cannot be kept in the spill folder, or read back from it
+    ├── OverBudget                  a model needs more device memory than the budget is: no wait can help
     ├── ArenaError                  the arena directory cannot be used
     │   └── ArenaGone               it was deleted while in use
     ├── ConfigError                 a flag, an environment variable or a file of settings is wrong
@@ -125,6 +126,10 @@ class DeviceMemoryError(LsmError):
 
 class SpillError(DeviceMemoryError):
     pass
+
+
+class OverBudget(LsmError):
+    """A model needs more device memory than the budget is, even alone."""
 
 
 class ArenaError(LsmError):

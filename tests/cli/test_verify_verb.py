@@ -57,7 +57,7 @@ def test_coverage_lists_what_was_never_taken(tmp_path: Path, capsys: pytest.Capt
     total = sum(len(machine.edges) for machine in MACHINES.values())
     assert f"never taken here: {total - 9} edges" in out
     assert "  token: doorway --> doorway: door_busy / door_try" in out
-    assert "  token: waking --> awake: mapped" not in out
+    assert "  token: waking --> awake: mapped [!budgeted]" not in out
 
 
 def test_a_torn_line_is_told_and_a_wrong_one_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -80,7 +80,7 @@ def test_contention_is_honoured_at_the_first_look_after_it() -> None:
 def test_the_minimum_hold_starts_with_every_mapping_also_after_a_load() -> None:
     """S3: `mapped` is the only way to become awake, and both a wake and a load end with it."""
     assert {edge.event for edge in TOKEN.edges if edge.target == "awake" and edge.source != "awake"} == {"mapped"}
-    assert "hold_start" in step(TOKEN, "waking", "mapped", {})[1]
+    assert all("hold_start" in step(TOKEN, "waking", "mapped", {"budgeted": budgeted})[1] for budgeted in (False, True))
     assert "tell_mapped" in step(RESIDENCY, "arriving", "loaded", {})[1]
     assert "tell_mapped" in step(RESIDENCY, "entering", "entered", {})[1]
 
@@ -95,7 +95,7 @@ def test_nothing_is_loaded_before_the_token_is_granted() -> None:
     assert {edge.event for edge in LOAD.edges if "engine_load" in edge.do} == {"granted"}
     assert {edge.event for edge in RESIDENCY.edges if "tell_granted" in edge.do} == {"enter"}
     mapping = {(edge.source, edge.event) for edge in TOKEN.edges if "device_map" in edge.do}
-    assert mapping == {("taking", "token_won"), ("retrying", "backoff_over")}
+    assert mapping == {("taking", "token_won"), ("clearing", "room"), ("retrying", "backoff_over")}
 
 
 def test_a_model_is_resident_before_its_load_lets_go_of_the_demand() -> None:
@@ -110,7 +110,24 @@ def test_a_failed_load_gives_the_token_back() -> None:
     assert step(LOAD, "loading", "load_failed", {"hopeless": True})[1] == ("residency_failed", "demand_drop")
     assert step(RESIDENCY, "arriving", "load_failed", {})[1] == ("tell_map_failed",)
     assert step(TOKEN, "waking", "map_failed", {"patient": False})[1] == ("device_unmap",)
-    assert step(TOKEN, "sleeping", "unmapped", {})[1] == ("token_drop", *LEAVE, "tell_left")
+    assert step(TOKEN, "sleeping", "unmapped", {})[1] == ("discharge", "token_drop", *LEAVE, "tell_left")
+
+
+def test_under_a_budget_the_token_is_handed_on_once_the_memory_is_there() -> None:
+    """Design 4: the token is the right to change what is in device memory; without a budget it is kept."""
+    assert "token_drop" in step(TOKEN, "waking", "mapped", {"budgeted": True})[1]
+    assert "token_drop" not in step(TOKEN, "waking", "mapped", {"budgeted": False})[1]
+
+
+def test_room_is_found_before_memory_is_taken_unless_nobody_else_has_any() -> None:
+    """Design 4: exclusive is the special case."""
+    assert step(TOKEN, "taking", "token_won", {"alone": False}) == ("clearing", ("want_drop", "room_look"))
+    assert step(TOKEN, "taking", "token_won", {"alone": True}) == ("waking", ("want_drop", "device_map"))
+
+
+def test_whoever_stops_asking_unlocks_the_bells() -> None:
+    """S2: a stale ask moves nobody."""
+    assert all("asks_drop" in edge.do for edge in TOKEN.edges if edge.source == "clearing" and edge.target != "clearing")
 
 
 def test_an_unload_during_a_load_is_never_lost() -> None:

@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 import trio
 
+from lsm.arena.ledger import Ledger
 from lsm.arena.line import Line
 from lsm.runtime.answer import Answer
 from lsm.runtime.changes import Changes
 from lsm.runtime.executor import Fired
 from lsm.runtime.owner import Owner
+from lsm.runtime.room_effects import Budget
 from lsm.values import Options
 
 from .scripted_engine import Device, Script, ScriptedEngine
@@ -28,6 +30,7 @@ class House:
     def __init__(self, arena: Path, nursery: trio.Nursery, files: ExitStack) -> None:
         self.arena = arena
         self.device = Device()
+        self.budget_bytes: int | None = None
         self.changes = Changes()
         self.scripts: dict[str, Script] = {}
         self.fired: list[Fired] = []
@@ -41,8 +44,10 @@ class House:
         owner = Owner(
             name,
             self._files.enter_context(Line(self.arena, name)),
+            self._files.enter_context(Ledger(self.arena, name)),
             partial(ScriptedEngine, self._nursery, self.device, name, self.scripts[name]),
             self.changes,
+            budget=Budget(self.budget_bytes, clock_s=trio.current_time),
             min_hold_s=0.1,
             quantum_s=quantum_s,
             idle_s=idle_s,

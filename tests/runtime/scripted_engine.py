@@ -25,9 +25,12 @@ FACTS = ModelFacts(
 
 @dataclass
 class Device:
-    """Memory for one model.  `log` has (time, who, what), in order."""
+    """Memory for one model; with a capacity, for as many as fit.  `log` has (time, who, what), in order."""
 
     resident: set[str] = field(default_factory=set)
+    capacity: int | None = None
+    bytes: dict[str, dict[str, int]] = field(default_factory=dict)  # who -> class -> on the device now
+    peak: int = 0
     log: list[tuple[float, str, str]] = field(default_factory=list)
     refuse: int = 0  # so many attempts to take memory fail, whoever asks
 
@@ -36,7 +39,13 @@ class Device:
             self.refuse -= 1
             raise DeviceMemoryError("no room on the device")
         self.resident.add(who)
-        assert len(self.resident) == 1, f"two models are resident: {self.resident}"
+        assert self.capacity or len(self.resident) == 1, f"two models are resident: {self.resident}"
+
+    def put(self, who: str, sizes: dict[str, int]) -> None:
+        self.bytes[who] = sizes
+        total = sum(sum(has.values()) for has in self.bytes.values())
+        assert self.capacity is None or total <= self.capacity, f"more than the device has: {self.bytes}"
+        self.peak = max(self.peak, total)
 
     def note(self, who: str, what: str) -> None:
         self.log.append((trio.current_time(), who, what))
@@ -53,6 +62,7 @@ class Script:
     batch_s: float = 0.01
     broken_file: bool = False  # the next load finds it
     changed_file: bool = False  # the next restore finds it
+    sizes: dict[str, int] = field(default_factory=lambda: {"weights": 60, "kv": 20, "compute": 10})
 
 
 class ScriptedEngine:
@@ -61,7 +71,7 @@ class ScriptedEngine:
         self._send, self._receive = send, receive
         self._jobs: deque[Any] = deque()
         self._news = trio.Event()
-        self._running = self._aborted = False
+        self._running = self._aborted = self._loaded = False
         self._left: dict[str, int] = {}  # request -> tokens to come
         self._outputs: list[Any] = []
         nursery.start_soon(self._run)
@@ -71,6 +81,9 @@ class ScriptedEngine:
     def _put(self, act: str, *arguments: Any) -> None:
         self._jobs.append((act, arguments))
         self._news.set()
+
+    def measure(self) -> None:
+        self._put("measure")
 
     def load(self) -> None:
         self._aborted = False
@@ -93,6 +106,9 @@ class ScriptedEngine:
 
     def report_left(self) -> None:
         self._put("report_left")
+
+    def report_evicted(self) -> None:
+        self._put("report_evicted")
 
     def restore(self, with_encoder: bool) -> None:
         self._put("restore", with_encoder)
@@ -139,7 +155,17 @@ class ScriptedEngine:
 
     def _report(self, machine: str, event: str, **rest: Any) -> None:
         self._deliver()
-        self._send(machine, event, Report(**rest))
+        on_device = self.device.bytes.get(self.name, {})
+        bytes = {name: {"device": on_device.get(name, 0), "released": 0, "host": 0, "file": 0} for name in self.script.sizes}
+        for name, size in self.script.sizes.items() if self._loaded else ():
+            bytes[name]["released"] = size - bytes[name]["device"]
+        self._send(machine, event, Report(bytes=bytes, **rest))
+
+    async def _do_measure(self) -> None:
+        self._report("token", "look", sizes=dict(self.script.sizes))
+
+    async def _do_report_evicted(self) -> None:
+        self._report("residency", "evicted")
 
     async def _do_load(self) -> None:
         self.device.note(self.name, "load")
@@ -153,12 +179,15 @@ class ScriptedEngine:
             self.device.resident.discard(self.name)
             error = LoadCancelled("the load was cancelled") if self._aborted else ModelFileError("the file is broken")
             return self._report("load", "load_failed", error=error)
+        self._loaded = True
+        self.device.put(self.name, dict(self.script.sizes))
         self.device.note(self.name, "loaded")
         self._report("load", "loaded", facts=FACTS)
 
     async def _do_free(self) -> None:
-        self._running = False
+        self._running = self._loaded = False
         self.device.resident.discard(self.name)
+        self.device.put(self.name, {})
         self._report("load", "freed")
 
     async def _do_park(self) -> None:
@@ -171,6 +200,7 @@ class ScriptedEngine:
     async def _do_release(self, memory_class: str) -> None:
         assert not self._running, "memory leaves under a running engine"
         await trio.sleep(self.script.release_s)
+        self.device.put(self.name, {name: size for name, size in self.device.bytes.get(self.name, {}).items() if name != memory_class})
         if memory_class == "weights":
             self.device.resident.discard(self.name)
             self.device.note(self.name, "released")
@@ -186,6 +216,7 @@ class ScriptedEngine:
             self.device.take(self.name)
         except DeviceMemoryError as error:
             return self._report("residency", "enter_failed", error=error)
+        self.device.put(self.name, dict(self.script.sizes))
         await trio.sleep(self.script.restore_s)
         self.device.note(self.name, "restored")
         self._report("residency", "entered")

@@ -8,6 +8,7 @@ from specs import mutants
 from specs.__main__ import chosen
 from specs.explore import Path, reach
 from specs.planted import PLANTED
+from specs.planted_budget import BUDGET
 from specs.planted_checkpoints import CHECKPOINTS
 from specs.planted_encoder import ENCODERS
 from specs.planted_line import LINE
@@ -16,7 +17,8 @@ from specs.planted_slots import SLOTS
 from specs.readme import README, renewed
 from specs.story import changes
 from specs.words import WORDS, words
-from specs.worlds import checkpoints, encoder, owner, slots, token
+from specs.worlds import budget, checkpoints, encoder, owner, slots, token
+from specs.worlds.budget_state import Scenario as BudgetScenario
 from specs.worlds.owner_state import Scenario
 from specs.worlds.slots_state import ANY, Slot
 from specs.worlds.slots_state import Scenario as SlotsScenario
@@ -24,7 +26,7 @@ from specs.worlds.token_state import Arena, Process
 
 
 def test_there_are_more_than_forty_and_no_name_is_used_twice() -> None:
-    assert len(PLANTED) == len(LINE) + len(OWNER) + len(SLOTS) + len(CHECKPOINTS) + len(ENCODERS) >= 40
+    assert len(PLANTED) == len(LINE) + len(BUDGET) + len(OWNER) + len(SLOTS) + len(CHECKPOINTS) + len(ENCODERS) >= 40
     assert all(mistake.steps > 0 for mistake in PLANTED.values())
 
 
@@ -45,10 +47,11 @@ def test_the_list_in_the_page_is_fresh() -> None:
 
 
 def test_every_step_of_every_world_has_words() -> None:
-    small = Scenario(clients=1, inbox_limit=1)
+    small, caches = Scenario(clients=1, inbox_limit=1), BudgetScenario(budget=2, leaves=1, stays=1)
     kinds, short = SlotsScenario(kinds=(ANY,)), checkpoints.Scenario(length=2)
     graphs = {
         "line": reach(token.initial(2), token.World().successors, 10_000),
+        "budget": reach(budget.initial(caches), budget.World(caches).successors, 10_000),
         "owner": reach(owner.initial(small), owner.World(small).successors, 10_000),
         "slots": reach(slots.initial(kinds), slots.World(kinds).successors, 10_000),
         "encoder": reach(encoder.Model(), encoder.World(encoder.Scenario()).successors, 10_000),

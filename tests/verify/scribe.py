@@ -10,6 +10,7 @@ from lsm.verify import Record
 
 MS = 1_000_000
 ALONE = {"demanded": True}
+EXCLUSIVE = {"token_won": {"alone": True}, "mapped": {"budgeted": False}}  # no budget is given
 
 
 class Scribe:
@@ -20,6 +21,7 @@ class Scribe:
         self._states: dict[tuple[int, int, str, str], str] = {}
 
     def take(self, t_ms: float, pid: int, machine: str, event: str, subject: str = "a", run: int = 1, **facts: bool) -> None:
+        facts = {**EXCLUSIVE.get(event, {}), **facts}
         key = (pid, run, machine, subject)
         source = self._states.get(key, MACHINES[machine].initial)
         target, effects = step(MACHINES[machine], source, event, facts)

@@ -199,6 +199,6 @@ def test_a_story_ends_with_the_line_and_the_sentence() -> None:
     scribe.spoil(14, source="waiting")
     lines = list(tell(story(scribe, "alone")))
     assert lines[-1] == "token of 'a', process 2: it stood in 'waking', but the edge starts in 'waiting'"
-    assert lines[-2] == "   +0.0000 s  process 2  a  token: waiting --mapped--> awake  (trace:15)"
-    assert lines[-3] == "   -0.0010 s  process 2  a  token: taking --token_won--> waking  (trace:14)"
+    assert lines[-2] == "   +0.0000 s  process 2  a  token: waiting --mapped !budgeted--> awake  (trace:15)"
+    assert lines[-3] == "   -0.0010 s  process 2  a  token: taking --token_won alone--> waking  (trace:14)"
     assert len(lines) == 7

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -185,6 +186,19 @@ class Line:
             os.close(fd)
         unlock(self._token_fd)
         self._has_token = False
+
+    @contextlib.contextmanager
+    def token_borrowed(self) -> Iterator[bool]:
+        """The token for an instant, past the line, for what takes no time: True inside unless somebody has it.  Nobody is overtaken for
+        long: to the first in line it is a busy token, as with a holder that is dying."""
+        _require(not self._has_token, "token_borrowed with the token")
+        self._check_arena()
+        has_it = try_exclusive(self._token_fd)
+        try:
+            yield has_it
+        finally:
+            if has_it:
+                unlock(self._token_fd)
 
     def ticket_unlink(self) -> None:
         """Remove our name. Before the lock goes: afterwards the name may be a newcomer's."""

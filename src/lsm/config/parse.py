@@ -32,8 +32,6 @@ def parse_arguments(argv: Sequence[str], environ: Mapping[str, str], program: st
     settings = replace(merge_files(build_settings(values)), given=frozenset(values))
     if not settings.model_paths:
         raise ConfigError("no model given: name a GGUF file with -m FILE (`lsm pull smollm2` fetches a small one)")
-    if settings.vram_budget is not None:
-        warnings.append("--vram-budget is not acted upon yet: models take turns on the device, one at a time")
     return replace(settings, warnings=tuple(warnings))
 
 

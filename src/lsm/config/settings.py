@@ -210,7 +210,7 @@ class Settings:
         env="LSM_VRAM_BUDGET",
         unit="bytes",
         default_text="none: one model at a time",
-        help="let models stay side by side up to this size; checked, but not acted upon yet: models still take turns, one at a time",
+        help="let models stay in device memory side by side up to this size together; auto: the GPU's memory, less a margin",
     )
     shadow: str = setting(
         "--shadow",

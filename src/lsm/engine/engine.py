@@ -27,8 +27,10 @@ from lsm.engine.threads import settle_thread
 from lsm.errors import InvalidRequest, LsmError
 from lsm.native.adapter import Adapter
 from lsm.native.context import Context
+from lsm.native.footprint import footprint
 from lsm.native.memory import DeviceMemory, MemoryClass
 from lsm.native.model import Model
+from lsm.native.projector_check import measure as measure_projector
 from lsm.native.vocab import Vocab
 from lsm.native.warmup import warm_up
 from lsm.values import Counters, ModelFacts, Sampling, SlotInfo
@@ -101,8 +103,31 @@ class Engine:
             self.close()
             raise
 
+    def measure(self) -> dict[str, int]:
+        """Bytes by class that `load` will take on the device, found out without taking them.
+
+        Raises:
+            ModelFileError: as for `load`.
+            LsmError: llama.cpp refuses the settings.
+        """
+        config = self._config
+        read_header(config.path)
+        with Model.outline(config.path, loading=config.loading, placing=config.placing) as model, self._new_context(model) as context:
+            return {**footprint(context), "adapters": self._measure_adapters(model), "encoder": self._measure_encoder()}
+
+    def _measure_encoder(self) -> int:
+        """One that comes just in time finds its own room."""
+        projector = self._config.projector
+        return measure_projector(projector.path) if projector is not None and not projector.on_demand else 0
+
+    def _measure_adapters(self, model: Model) -> int:
+        """At most: an adapter's file is a little larger than its tensors; a control vector has one row of float32 for each layer."""
+        steering = self._config.steering
+        vector = 4 * model.n_embd * model.n_layer if steering.control_vectors else 0
+        return vector + sum(path.stat().st_size for path, _ in steering.adapters)
+
     def _new_context(self, model: Model) -> Context:
-        return Context(model, self._owner, **context_settings(self._config, _n_slots(self._config, model)))
+        return Context(model, model.owner, **context_settings(self._config, _n_slots(self._config, model)))
 
     def _steer(self, model: Model, context: Context) -> None:
         steering = self._config.steering

@@ -9,7 +9,7 @@ it comes back on its own, just in time (`lsm.machines.encoder`), unless it was t
 from __future__ import annotations
 
 from lsm.machines.table import Edge as E
-from lsm.machines.table import Machine
+from lsm.machines.table import Machine, ignoring
 
 LEAVE = ("release_compute", "release_encoder", "release_weights")
 
@@ -28,7 +28,8 @@ RESIDENCY = Machine(
         "broken": "the file is not the one that was loaded: restoring it would be wrong",
     },
     facts={
-        "evict_kv": "the KV cache leaves with the weights (--sleep-evict-kv)",
+        "evict_kv": "the KV cache leaves with the weights: --sleep-evict-kv, or somebody asks for everything",
+        "owed": "somebody asks for everything, and something has stayed on the device",
         "encoder_stays": "the encoder is in device memory whenever the model is awake (there is one, and no --mmproj-ondemand)",
     },
     effects={
@@ -37,6 +38,8 @@ RESIDENCY = Machine(
         "release_weights": "free the weights and the adapters that change them; their files are the copies",
         "release_kv": "copy the used part of the KV cache to the host or a file, then free it; without room for the copy it stays",
         "report_left": "when all that was asked for is done -> left",
+        "report_evicted": "when the KV cache has gone after the rest -> evicted",
+        "recount": "write into the ledger what is there, or what we are about to take if room was found for it meanwhile, and ring",
         "restore": "take memory for all but the encoder, then fill KV, weights, compute; commit -> entered | enter_failed | source_changed",
         "restore_with_encoder": "the same, and the encoder along with it",
         "rest": "sleep: rest; there is nothing left to hold the token for",
@@ -61,7 +64,10 @@ RESIDENCY = Machine(
         E("away", "enter", "entering", when=("!encoder_stays",), do=("restore",), why="the encoder comes just in time"),
         E("away", "enter", "entering", when=("encoder_stays",), do=("restore_with_encoder",)),
         E("away", "leave", "away", do=("tell_unmapped",), why="after a restore that failed"),
-        E("away", "freed", "absent"),
+        E("away", "look", "away", when=("owed",), do=("release_kv", "report_evicted"), why="a KV cache that stayed is in the way"),
+        E("away", "look", "away", when=("!owed",)),
+        E("away", "evicted", "away", do=("recount",)),
+        E("away", "freed", "absent", do=("recount",)),
         E("entering", "entered", "resident", do=("tell_mapped",)),
         E("entering", "enter_failed", "away", do=("tell_map_failed",), why="rolled back: as it was before"),
         E("entering", "source_changed", "broken", do=("tell_source_changed", "tell_map_failed")),
@@ -70,6 +76,8 @@ RESIDENCY = Machine(
         E("orphaned", "enter_failed", "absent", do=("tell_map_failed",)),
         E("broken", "enter", "broken", do=("tell_map_failed",)),
         E("broken", "leave", "broken", do=("tell_unmapped",)),
-        E("broken", "freed", "absent"),
+        E("broken", "freed", "absent", do=("recount",)),
     ),
+    ignores=ignoring("look", "absent", "arriving", "resident", "hollow", "leaving", "entering", "orphaned", "broken")
+    | ignoring("evicted", "absent", "arriving", "entering", "orphaned"),
 )

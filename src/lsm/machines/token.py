@@ -1,6 +1,9 @@
 """Who may hold the device, first come, first served.  flock is the truth; a FIFO is only the bell.
 
 One instance for each model; its owner performs the effects on an `arena.Line`.  The protocol, and why it is right: docs/token.md.
+
+Without a budget the token is the right to have a model in device memory, and is held as long as that.  Under a budget it is the right to
+take device memory: whoever has got it, and has written into the ledger how much, hands the token on and stays.
 """
 
 from __future__ import annotations
@@ -20,14 +23,17 @@ TOKEN = Machine(
         "joining": "door.lock and a share of want.lock are held; the ticket is being made",
         "waiting": "a ticket and a share of want.lock are held; asleep on the nearest live ticket ahead",
         "taking": "no live ticket is ahead; one non-blocking try on token.lock is under way",
+        "clearing": "ticket and token are held; others were asked to leave, or the memory of the dead is awaited",
         "waking": "ticket and token are held; device memory is being mapped",
         "retrying": "ticket and token are held; the device had no room, a dead peer's memory may still be freed",
-        "awake": "ticket and token are held; resident; serving",
-        "draining": "ticket and token are held; resident; the running batch is the last one",
-        "sleeping": "ticket and token are held; device memory is being freed",
+        "awake": "resident; serving; ticket and token are held, but not under a budget",
+        "draining": "resident; the running batch is the last one; otherwise as awake",
+        "sleeping": "device memory is being freed; what was held is held still",
     },
     facts={
-        "wanted": "LOCK_EX|LOCK_NB on want.lock, through our own second descriptor, was refused: somebody waits",
+        "alone": "no budget is given here, and nobody has bytes in the ledger: the token is enough",
+        "budgeted": "a budget is given here: what is in the ledger may stay without the token",
+        "wanted": "somebody waits: want.lock is refused to our second descriptor; under a budget: our bell has been locked by who asks",
         "rested": "the minimum hold has passed since `mapped`",
         "due": "nothing runs here, or the quantum has passed since somebody was first seen waiting",
         "patient": "the failure may pass, somebody still needs the device, and with this one fewer than the allowed attempts have failed",
@@ -40,6 +46,9 @@ TOKEN = Machine(
         "bell_ring": "one byte into the holder's FIFO, non-blocking; may be lost",
         "look_ahead": "find the nearest live ticket ahead and watch it -> ahead_gone; or nobody is there -> first",
         "token_try": "flock(token, EX|NB) -> token_won | token_busy",
+        "room_look": "has the budget room for what we need? Write it into the ledger -> room; else ask the cheapest to leave -> look",
+        "asks_drop": "unlock the bells of those who were asked",
+        "discharge": "write what we have left into the ledger, and ring for whoever needs it",
         "token_drop": "flock(token, UN)",
         "ticket_unlink": "unlink our name",
         "ticket_close": "close the ticket: its lock and its write end go together",
@@ -68,10 +77,16 @@ TOKEN = Machine(
         E("waiting", "cancel", "asleep", do=(*LEAVE, "want_drop", "tell_cancelled")),
         E("waiting", "line_failed", "asleep", do=(*LEAVE, "want_drop", "tell_left")),
         E("taking", "token_busy", "taking", do=("token_try",), why="a stranger, or a dying holder whose ticket went first"),
-        E("taking", "token_won", "waking", do=("want_drop", "device_map")),
+        E("taking", "token_won", "waking", when=("alone",), do=("want_drop", "device_map")),
+        E("taking", "token_won", "clearing", when=("!alone",), do=("want_drop", "room_look")),
         E("taking", "cancel", "asleep", do=(*LEAVE, "want_drop", "tell_cancelled")),
         E("taking", "line_failed", "asleep", do=(*LEAVE, "want_drop", "tell_left")),
-        E("waking", "mapped", "awake", do=("hold_start", "tell_ready")),
+        E("clearing", "look", "clearing", do=("room_look",), why="somebody has left or died, or what was asked may have been missed"),
+        E("clearing", "room", "waking", do=("asks_drop", "device_map"), why="it is written already: if we die, our bytes are known"),
+        E("clearing", "cancel", "asleep", do=("asks_drop", "token_drop", *LEAVE, "tell_cancelled")),
+        E("clearing", "line_failed", "asleep", do=("asks_drop", "token_drop", *LEAVE, "tell_left"), why="never enough, or no arena"),
+        E("waking", "mapped", "awake", when=("!budgeted",), do=("hold_start", "tell_ready")),
+        E("waking", "mapped", "awake", when=("budgeted",), do=("token_drop", *LEAVE, "hold_start", "tell_ready"), why="the ledger has it"),
         E("waking", "map_failed", "retrying", when=("patient",), do=("backoff_start",), why="a dead peer's memory may outlive its flock"),
         E("waking", "map_failed", "sleeping", when=("!patient",), do=("device_unmap",)),
         E("retrying", "backoff_over", "waking", do=("device_map",)),
@@ -81,9 +96,9 @@ TOKEN = Machine(
         E("awake", "look", "draining", when=("rested", "wanted", "due"), do=("tell_yielding",)),
         E("awake", "release", "draining", why="the owner wants to sleep: idle for long, or told to"),
         E("draining", "drained", "sleeping", do=("device_unmap",)),
-        E("sleeping", "unmapped", "asleep", do=("token_drop", *LEAVE, "tell_left"), why="the token goes only after the memory"),
+        E("sleeping", "unmapped", "asleep", do=("discharge", "token_drop", *LEAVE, "tell_left"), why="only after the memory"),
     ),
-    ignores=ignoring("need", "doorway", "joining", "waiting", "taking", "waking", "retrying", "awake", "draining", "sleeping")
+    ignores=ignoring("need", "doorway", "joining", "waiting", "taking", "clearing", "waking", "retrying", "awake", "draining", "sleeping")
     | ignoring("look", "asleep", "doorway", "joining", "waiting", "taking", "waking", "retrying", "draining", "sleeping")
     | ignoring("cancel", "asleep", "joining", "waking", "retrying", "awake", "draining", "sleeping")
     | ignoring("release", "asleep", "draining", "sleeping"),

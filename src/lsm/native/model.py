@@ -25,6 +25,8 @@ __all__ = ["Model"]
 
 Progress = Callable[[float], bool | None]
 
+NOBODY = 0  # owns no memory: there is none
+
 _open_owners: set[int] = set()  # one model for each owner: verbs act on all that an owner has
 
 SPLIT_NAME = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
@@ -106,6 +108,17 @@ class Model:
         _open_owners.add(owner)
         return model
 
+    @classmethod
+    def outline(cls, path: str | os.PathLike[str], *, loading: Loading, placing: Placing) -> Self:
+        """The same model without its weights: everything has a size, and nothing takes memory on a device.  It belongs to nobody.
+
+        Raises:
+            ModelFileError: as for `load`.
+        """
+        install()
+        handle, kept = _load(Path(path), NOBODY, None, loading, placing, no_alloc=True)
+        return cls(handle, NOBODY, Path(path), kept)
+
     def meta(self, key: str) -> str | None:
         """A scalar of the file's metadata as text; None if it is absent or an array."""
         return _text(lambda out, size: lib.llama_model_meta_val_str(self.handle, key.encode(), out, size))
@@ -148,9 +161,12 @@ def split_files(path: Path) -> list[Path]:
     return [path.with_name(f"{stem}-{i:05d}-of-{count}.gguf") for i in range(1, int(count) + 1)]
 
 
-def _load(path: Path, owner: int, progress: Progress | None, loading: Loading, placing: Placing) -> tuple[Any, object]:
+def _load(
+    path: Path, owner: int, progress: Progress | None, loading: Loading, placing: Placing, *, no_alloc: bool = False
+) -> tuple[Any, object]:
     params = lib.llama_model_default_params()
     kept = set_loading(params, loading) + set_placing(params, placing)
+    params.no_alloc = no_alloc
     lib.lsm_device_allocation_failed()  # forget an earlier one
     with owner_scope(owner), _progress_callback(progress) as (callback, stopped):
         params.progress_callback = callback

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import trio
@@ -54,6 +54,10 @@ class EngineThread:
 
     # ---- asked from trio ------------------------------------------------------------------------------------------------
 
+    def measure(self) -> None:
+        """What the model will take on the device; then TOKEN looks again."""
+        self._jobs.put(self._measure)
+
     def load(self) -> None:
         self._abort.clear()
         self._jobs.put(self._load)
@@ -75,6 +79,9 @@ class EngineThread:
 
     def report_left(self) -> None:
         self._jobs.put(lambda: self._report("residency", "left"))
+
+    def report_evicted(self) -> None:
+        self._jobs.put(lambda: self._report("residency", "evicted"))
 
     def restore(self, with_encoder: bool) -> None:
         self._jobs.put(lambda: self._restore(with_encoder))
@@ -130,6 +137,14 @@ class EngineThread:
             self._running = False
             self._report("residency", "weights_lost", error=self._engine.lost_for)
 
+    def _measure(self) -> None:
+        try:
+            sizes = self._engine.measure()
+        except Exception as error:  # the load meets it as well, and says what it is
+            log.debug("Measuring failed: %s", error)
+            sizes = {}
+        self._report("token", "look", sizes=sizes)
+
     def _load(self) -> None:
         try:
             facts = self._engine.load(lambda fraction: not self._abort.is_set())
@@ -177,14 +192,21 @@ class EngineThread:
         self._stopped, self._loaded = True, False
         self._engine.close()
 
-    def _report(self, machine: str, event: str, error: LsmError | None = None, facts: ModelFacts | None = None) -> None:
+    def _report(
+        self,
+        machine: str,
+        event: str,
+        error: LsmError | None = None,
+        facts: ModelFacts | None = None,
+        sizes: Mapping[str, int] | None = None,
+    ) -> None:
         self._deliver()  # what happened before must be heard before
-        report = Report(error=error, facts=facts, bytes=self._bytes())
+        report = Report(error=error, facts=facts, bytes=self._bytes(), sizes=sizes)
         self._call(lambda: self._send(machine, event, report))
 
     def _bytes(self) -> dict[str, dict[str, int]]:
         memory = self._engine.memory
-        return {name: {place: n for place, n in memory.bytes(name)._asdict().items() if place != "released"} for name in CLASSES}
+        return {name: memory.bytes(name)._asdict() for name in CLASSES}
 
     def _call(self, function: Callable[[], None]) -> None:
         try:

@@ -17,6 +17,7 @@ import numpy as np
 import trio
 
 from lsm.arena.directory import default_directory
+from lsm.arena.ledger import Ledger
 from lsm.arena.line import Line
 from lsm.chat.media import MediaParts
 from lsm.chat.template import ChatTemplate
@@ -32,12 +33,14 @@ from lsm.machines.table import Machine
 from lsm.native.devices import chosen_devices
 from lsm.native.memory import set_shadow
 from lsm.runtime.changes import Changes
+from lsm.runtime.device_budget import device_budget
 from lsm.runtime.embedding import embed_all
 from lsm.runtime.engine_settings import engine_config
 from lsm.runtime.engine_thread import EngineThread
 from lsm.runtime.executor import Executor, Observer
 from lsm.runtime.media_source import fetch_all
 from lsm.runtime.owner import Owner
+from lsm.runtime.room_effects import Budget
 from lsm.runtime.slot_files import open_folder
 from lsm.runtime.slot_saving import SlotFiles
 from lsm.runtime.state import document
@@ -69,11 +72,19 @@ class LocalHost:
     """See `lsm.api.Host`."""
 
     def __init__(
-        self, owners: dict[str, Owner], paths: dict[str, Path], arena: Path, settings: Settings, changes: Changes, slot_files: SlotFiles
+        self,
+        owners: dict[str, Owner],
+        paths: dict[str, Path],
+        arena: Path,
+        budget: Budget,
+        settings: Settings,
+        changes: Changes,
+        slot_files: SlotFiles,
     ) -> None:
         self._owners = owners
         self._paths = paths
         self._arena = arena
+        self._budget = budget
         self._settings = settings
         self._changes = changes
         self._slot_files = slot_files
@@ -97,9 +108,8 @@ class LocalHost:
         return self._owner(model).activity.slots
 
     def state(self) -> dict[str, Any]:
-        budget = self._settings.vram_budget
         owners = [(owner, self._paths[alias]) for alias, owner in self._owners.items()]
-        return document(owners, self._arena, budget if isinstance(budget, int) else None)
+        return document(owners, self._arena, self._budget.size_bytes)
 
     def tokenize(self, model: str, text: str, *, add_special: bool = False, parse_special: bool = True) -> tuple[int, ...]:
         return tuple(self._owner(model).vocab.tokenize(text, add_special, parse_special).tolist())
@@ -251,6 +261,7 @@ async def open_local_host(settings: Settings) -> AsyncIterator[LocalHost]:
     chosen_devices(settings.placing)  # likewise
     set_shadow(settings.shadow, _shadow_max_bytes(settings))
     arena = settings.arena or default_directory(os.environ)
+    budget = device_budget(settings.vram_budget)
     changes = Changes()
     observer = Recorder(trace) if (trace := os.environ.get("LSM_TRACE")) else None
     async with AsyncExitStack() as exits, trio.open_nursery() as nursery:
@@ -261,12 +272,13 @@ async def open_local_host(settings: Settings) -> AsyncIterator[LocalHost]:
             with trio.CancelScope(shield=True):  # takes no time; a start that is cancelled half way would never return
                 for source in settings.models:
                     line = exits.enter_context(Line(arena, source.alias))
-                    owner = _owner(source, line, settings, changes, observer, exits)
+                    ledger = exits.enter_context(Ledger(arena, source.alias))
+                    owner = _owner(source, line, ledger, budget, settings, changes, observer, exits)
                     running.append(await nursery.start(_run, owner))
                     owners[source.alias] = owner
             nursery.start_soon(_load_in_order, tuple(owners.values()))
             paths = {source.alias: source.path for source in settings.models}
-            yield LocalHost(owners, paths, arena, settings, changes, SlotFiles(folder, paths, settings.computing))
+            yield LocalHost(owners, paths, arena, budget, settings, changes, SlotFiles(folder, paths, settings.computing))
         finally:
             with trio.CancelScope(shield=True):
                 async with trio.open_nursery() as stopping:
@@ -292,26 +304,40 @@ async def _load_in_order(owners: Sequence[Owner]) -> None:
 
 
 def _owner(
-    source: ModelSource, line: Line, settings: Settings, changes: Changes, observer: Observer | None, exits: AsyncExitStack
+    source: ModelSource,
+    line: Line,
+    ledger: Ledger,
+    budget: Budget,
+    settings: Settings,
+    changes: Changes,
+    observer: Observer | None,
+    exits: AsyncExitStack,
 ) -> Owner:
     def new_instance(machine: Machine, subject: str) -> Executor:
         return Executor(machine, f"{source.alias}/{subject}", observer)
 
     def make_engine(send: Any, receive: Any) -> EngineThread:
+        trio_token = trio.lowlevel.current_trio_token()
+
         def fits(size_bytes: int) -> bool:
-            budget = settings.vram_budget
-            return not isinstance(budget, int) or engine.resident_bytes() + size_bytes <= budget
+            """Asked on the engine's thread; the ledger is the owner's."""
+            try:
+                return trio.from_thread.run_sync(owner.room.grow, "encoder", size_bytes, trio_token=trio_token)
+            except trio.RunFinishedError:
+                return False
 
         engine = Engine(engine_config(source, settings), next(_memory_owners), new_instance, fits=fits)
         thread = EngineThread(engine, source.alias, send, receive)
         exits.push_async_callback(thread.stop)
         return thread
 
-    return Owner(
+    owner = Owner(
         source.alias,
         line,
+        ledger,
         make_engine,
         changes,
+        budget=budget,
         min_hold_s=settings.min_hold_ms / 1e3,
         quantum_s=settings.quantum_ms / 1e3,
         idle_s=settings.sleep_idle_seconds,
@@ -319,6 +345,7 @@ def _owner(
         encoder_stays=source.projector is not None and not settings.media.mmproj_ondemand,
         observer=observer,
     )
+    return owner
 
 
 def _shadow_max_bytes(settings: Settings) -> int:

@@ -99,6 +99,8 @@ class Reminders:
         async def run(call: Call) -> None:
             while True:
                 await trio.lowlevel.wait_readable(fd)
+                if not call.live:  # called off in the same instant: the descriptor may be gone
+                    return
                 hear()
                 self._inbox.post(Event(machine, event, call=call))
 
@@ -124,7 +126,8 @@ class Reminders:
         async def until_off() -> None:
             try:
                 with call.scope:
-                    await run(call)
+                    if call.live:  # called off before it ran for the first time, it may have been left without its descriptor
+                        await run(call)
             finally:
                 close()
 

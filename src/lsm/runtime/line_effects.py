@@ -32,6 +32,16 @@ class LineFailed(Exception):
         self.error = error
 
 
+def attempt(line: Line, call: Callable[[], T]) -> T:
+    """Raises `LineFailed` for what the arena or the system refuses."""
+    try:
+        return call()
+    except ArenaError as error:
+        raise LineFailed(error) from error
+    except OSError as error:
+        raise LineFailed(ArenaError(f"arena {line.arena}: {error.strerror or error}; free some space or descriptors")) from error
+
+
 class LineEffects:
     def __init__(self, line: Line, inbox: Inbox, reminders: Reminders, min_hold_s: float, quantum_s: float) -> None:
         self._line = line
@@ -100,7 +110,8 @@ class LineEffects:
         self._mapped_at = trio.current_time()
         self.quantum_stop()
         self._reminders.after("hold", self._min_hold_s, "token", "look")
-        self._reminders.each_ring("bell", self._line.bell_fd, self._line.bell_hear, "token", "look")
+        if self._line.has_token:  # under a budget the ledger has a bell of its own
+            self._reminders.each_ring("bell", self._line.bell_fd, self._line.bell_hear, "token", "look")
         self._reminders.every("slow check", SLOW_CHECK_S, "token", "look")
 
     def quantum_start(self) -> None:
@@ -120,12 +131,7 @@ class LineEffects:
     # ---- helpers --------------------------------------------------------------------------------------------------------
 
     def _try(self, call: Callable[[], T]) -> T:
-        try:
-            return call()
-        except ArenaError as error:
-            raise LineFailed(error) from error
-        except OSError as error:
-            raise LineFailed(ArenaError(f"arena {self._line.arena}: {error.strerror or error}; free some space or descriptors")) from error
+        return attempt(self._line, call)
 
     def _answer(self, won: bool, yes: str, no: str) -> None:
         if won:

@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 import trio
 
+from lsm.arena.ledger import Ledger
 from lsm.arena.line import Line
+from lsm.arena.victims import Ask
 from lsm.engine.outputs import Job, Output
 from lsm.engine.prompt import message_starts
 from lsm.engine.slot_content import SlotDone, SlotJob
@@ -32,6 +34,9 @@ from lsm.runtime.engine_port import Activity, EnginePort, Report
 from lsm.runtime.executor import Executor, Observer
 from lsm.runtime.inbox import Event, Inbox, Reminders
 from lsm.runtime.line_effects import LINE_EFFECTS, LineEffects, LineFailed
+from lsm.runtime.room_effects import Budget, RoomEffects, size_text
+from lsm.runtime.sizes import ModelSizes
+from lsm.runtime.tells import TELLS
 from lsm.values import ModelFacts, Options
 
 log = logging.getLogger(__name__)
@@ -46,15 +51,17 @@ MakeEngine = Callable[[Callable[[str, str, Report], None], Callable[[list[Output
 
 
 class Owner:
-    """`line` and the engine that `make_engine` returns belong to this owner; whoever made them closes them after `run` has ended."""
+    """`line`, `ledger` and the engine that `make_engine` returns belong to this owner; whoever made them closes them when `run` ends."""
 
     def __init__(
         self,
         alias: str,
         line: Line,
+        ledger: Ledger,
         make_engine: MakeEngine,
         changes: Changes,
         *,
+        budget: Budget,
         min_hold_s: float,
         quantum_s: float,
         idle_s: float,
@@ -67,10 +74,10 @@ class Owner:
         self.facts: ModelFacts | None = None
         self.activity = Activity()
         self.user_marker = np.zeros(0, np.int32)  # tokens that begin a message of the user in a prompt, once the chat template is known
-        self.bytes: Mapping[str, Mapping[str, int]] = {}
+        self.sizes = ModelSizes()
         self.why = ""  # for people, without our name: the last thing that went wrong, or why the model left the device
         self.counts = {"handoffs": 0, "wakes": 0, "refusals": 0}
-        self._line = line
+        self._line, self._ledger, self._budget = line, ledger, budget
         self._make_engine = make_engine
         self._min_hold_s, self._quantum_s, self._idle_s, self._evict_kv = min_hold_s, quantum_s, idle_s, evict_kv
         self._encoder_stays = encoder_stays
@@ -196,6 +203,7 @@ class Owner:
         async with trio.open_nursery() as nursery:
             self._reminders = Reminders(nursery, self._inbox)
             self._line_effects = LineEffects(self._line, self._inbox, self._reminders, self._min_hold_s, self._quantum_s)
+            self.room = RoomEffects(self._ledger, self._line, self._inbox, self._reminders, self._budget, self._needs)
             self._engine = self._make_engine(self._on_report, self._on_outputs)
             self._perform = self._effects()
             self._sample = self._samplers()
@@ -221,17 +229,20 @@ class Owner:
             self._since[event.machine] = trio.current_time()
             if event.machine == "token":
                 self._line_effects.state_left()
+                self.room.state_left()
         try:
             for effect in effects:
                 self._perform[effect]()
         except LineFailed as failure:
             self._error = failure.error
             self._inbox.answer(Event("token", "line_failed"))
+        self.room.note(bool(self.demand.answers))
 
     def _keep(self, report: Report) -> None:
-        self.bytes = report.bytes or self.bytes
+        self.sizes.keep(report)
         if report.facts is not None:
             self.facts = report.facts
+            self.room.loaded(self.sizes.on_device())
             log.info("%s: loaded in %.1f s", self.alias, report.facts.load_ms / 1e3)
         if report.error is not None:
             self._error = report.error
@@ -243,13 +254,16 @@ class Owner:
     def _samplers(self) -> dict[str, Callable[[], bool]]:
         line = self._line_effects
         return {
-            "wanted": line.wanted,
+            "alone": self.room.alone,
+            "budgeted": self.room.budgeted,
+            "wanted": lambda: self.room.asked() > Ask.NOTHING if self.room.budgeted() else line.wanted(),
             "rested": line.rested,
             "due": lambda: not self.demand.answers or line.quantum_over(),
             "patient": lambda: self.demand.count > 0 and not self._hopeless() and self._map_attempts + 1 < MAP_ATTEMPTS,
             "demanded": lambda: self.demand.count > 0,
             "hopeless": self._hopeless,
-            "evict_kv": lambda: self._evict_kv,
+            "evict_kv": lambda: self._evict_kv or self.room.asked() is Ask.ALL,
+            "owed": self.room.owed,
             "encoder_stays": lambda: self._encoder_stays,
         }
 
@@ -261,19 +275,20 @@ class Owner:
 
     def _effects(self) -> dict[str, Callable[[], None]]:
         """Every effect of the four tables, by name.  A name that is missing here is found by a test, not by a user."""
-        line, engine, tell = self._line_effects, self._engine, self._tell
+        line, engine = self._line_effects, self._engine
         return {
+            **{name: partial(self._post, *to) for name, to in TELLS.items()},
             **{name: getattr(line, name) for name in LINE_EFFECTS},
-            "device_map": tell("residency", "enter"),
-            "device_unmap": tell("residency", "leave"),
+            "hold_start": self._hold_start,
+            "room_look": self.room.room_look,
+            "asks_drop": self.room.asks_drop,
+            "discharge": lambda: self.room.discharge(self.sizes.on_device()),
+            "recount": lambda: self.room.recount(self.sizes.on_device()),
             "backoff_start": self._backoff_start,
             "drain": engine.park,
             "tell_ready": self._tell_ready,
             "tell_yielding": self._tell_yielding,
             "tell_left": self._tell_left,
-            "tell_cancelled": tell("sleep", "device_cancelled"),
-            "token_need": tell("token", "need"),
-            "token_cancel": tell("token", "cancel"),
             "token_release": self._token_release,
             "engine_resume": self._engine_resume,
             "idle_start": self._idle_start,
@@ -281,26 +296,29 @@ class Owner:
             "fail_demand": self._fail_demand,
             "demand_add": self.demand.add,
             "demand_drop": self.demand.drop,
-            "engine_load": engine.load,
+            "engine_load": self._engine_load,
             "load_abort": engine.load_abort,
             "engine_free": self._engine_free,
-            "residency_loaded": tell("residency", "loaded"),
-            "residency_failed": tell("residency", "load_failed"),
-            "residency_freed": tell("residency", "freed"),
-            "rest": tell("sleep", "rest"),
             "release_compute": partial(engine.release, "compute"),
             "release_encoder": partial(engine.release, "encoder"),
             "release_weights": partial(engine.release, "weights"),
             "release_kv": partial(engine.release, "kv"),
             "report_left": engine.report_left,
+            "report_evicted": engine.report_evicted,
             "restore": partial(engine.restore, False),
             "restore_with_encoder": partial(engine.restore, True),
-            "tell_granted": tell("load", "granted"),
-            "tell_source_changed": tell("load", "source_changed"),
-            "tell_mapped": tell("token", "mapped"),
-            "tell_map_failed": tell("token", "map_failed"),
-            "tell_unmapped": tell("token", "unmapped"),
         }
+
+    def _hold_start(self) -> None:
+        self._line_effects.hold_start()
+        self.room.hold_start(self._min_hold_s)
+
+    def _engine_load(self) -> None:
+        self.sizes.forget()
+        self._engine.load()
+
+    def _needs(self) -> Mapping[str, int] | None:
+        return self.sizes.awake(self._encoder_stays) if self.state("load") == "ready" else self.sizes.foreseen(self._engine.measure)
 
     def _tell_ready(self) -> None:
         self._map_attempts = 0
@@ -311,7 +329,8 @@ class Owner:
 
     def _tell_yielding(self) -> None:
         self.counts["handoffs"] += 1
-        self.why = "gave the device to a model that waited for it"
+        asker = self._ledger.asker()
+        self.why = f"left for {asker[0]}: {size_text(asker[1])}" if asker else "gave the device to a model that waited for it"
         self._post("sleep", "device_yielding")
 
     def _tell_left(self) -> None:
@@ -376,9 +395,6 @@ class Owner:
 
     def _post(self, machine: str, event: str) -> None:
         self._inbox.post(Event(machine, event))
-
-    def _tell(self, machine: str, event: str) -> Callable[[], None]:
-        return partial(self._post, machine, event)
 
     def _check_running(self) -> None:
         if self._stopping:

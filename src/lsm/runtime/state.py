@@ -6,24 +6,30 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from lsm.arena.ledger_status import Account, accounts
 from lsm.arena.status import Status
 from lsm.arena.status import status as arena_status
 from lsm.errors import ArenaError
 from lsm.runtime.engine_port import CLASSES
 from lsm.runtime.owner import Owner
+from lsm.runtime.room_effects import size_text
 from lsm.values import Counters
 
-_NO_BYTES = {"device": 0, "host": 0, "file": 0, "pinned": 0, "registered": 0}
+_PLACES = ("device", "host", "file", "pinned", "registered")
 
 
 def document(owners: Iterable[tuple[Owner, Path]], arena: Path, budget_bytes: int | None) -> dict[str, Any]:
-    """`bytes` are per class and place; `since_s`, `held_s`, `waited_s` are seconds; `queue` is in the order of the line."""
+    """`bytes` are per class and place; `since_s`, `held_s`, `waited_s` are seconds; `queue` is in the order of the line.
+
+    `ledger`: what all models of the arena have on the device under a budget, by class.
+    """
     owners = list(owners)
     line = _line(arena)
     return {
         "models": [_model(owner, path, line) for owner, path in owners],
         "token": _token(line),
         "budget_bytes": budget_bytes,
+        "ledger": [_account(account) for account in _accounts(arena)],
         "counters": {name: sum(owner.counts[name] for owner, _ in owners) for name in ("handoffs", "wakes", "refusals")},
     }
 
@@ -33,7 +39,7 @@ def _model(owner: Owner, path: Path, line: Status) -> dict[str, Any]:
         "alias": owner.alias,
         "path": str(path),
         "machines": owner.machines(),
-        "bytes": {name: dict(owner.bytes.get(name, _NO_BYTES)) for name in CLASSES},
+        "bytes": {name: {place: owner.sizes.bytes.get(name, {}).get(place, 0) for place in _PLACES} for name in CLASSES},
         "why": _why(owner, line),
         "prompt_cache": _prompt_cache(owner.activity.counters),
         "requests": {"running": owner.running, "waiting": owner.waiting},
@@ -57,6 +63,10 @@ def _why(owner: Owner, line: Status) -> str:
     match owner.state("token"):
         case "doorway" | "joining" | "waiting" | "taking":
             return f"waits for {line.holder.label or f'process {line.holder.pid}'}" if line.holder else "takes its turn"
+        case "clearing":
+            asks = ", ".join(owner.room.asks)
+            short = f"{size_text(owner.room.missing_bytes)} more than the budget has left"
+            return f"waits until {asks} has left: needs {short}" if asks else "looks for room on the device"
         case "waking":
             return "is being loaded" if owner.state("load") == "loading" else "is moving into device memory"
         case "retrying":
@@ -74,6 +84,25 @@ def _line(arena: Path) -> Status:
         return arena_status(arena)
     except ArenaError:
         return Status(None, ())
+
+
+def _accounts(arena: Path) -> tuple[Account, ...]:
+    try:
+        return accounts(arena)
+    except (ArenaError, OSError):
+        return ()
+
+
+def _account(account: Account) -> dict[str, Any]:
+    return {
+        "alias": account.label,
+        "pid": account.page.pid,
+        "alive": account.alive,
+        "bytes": dict(account.page.sizes),
+        "busy": account.page.busy,
+        "asks": list(account.asks),
+        "missing_bytes": account.page.needs,
+    }
 
 
 def _token(line: Status) -> dict[str, Any]:

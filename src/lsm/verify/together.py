@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from lsm.verify.record import Record
 from lsm.verify.story import Story, of_owners
 
-LINED = ("waiting", "taking", "waking", "retrying", "awake", "draining", "sleeping")  # states of TOKEN with a ticket
-HOLDS = LINED[2:]
+MOVING_IN = ("arriving", "entering")  # states of RESIDENCY in which memory is taken
 ON_DEVICE = ("arriving", "resident", "leaving", "entering")  # states of RESIDENCY with weights in device memory
 WORK = {("slot", "assign"), ("slot", "batch"), ("slot", "sampled"), ("request", "start"), ("request", "first_token")}
 
@@ -27,6 +26,9 @@ class Model:
     token: str = "asleep"
     residency: str = "absent"
     sleep: str = "asleep"
+    lined: bool = False  # has a ticket
+    holds: bool = False  # has the token
+    shares: bool = False  # is on the device by the ledger, under a budget
     joined: int = -1  # number of the edge that made its ticket: tickets are made in the door, so this is their order
     turns: int = 0
 
@@ -64,23 +66,35 @@ class Together:
         return None
 
     def _look(self, number: int, record: Record, model: Model) -> tuple[str, list[Key]]:
-        if record.machine == "token" and record.event == "made":
-            model.joined = number
+        if record.machine == "token":
+            self._follow(number, record, model)
         if record.machine == "token" and record.event == "token_won":
-            model.turns += 1
             return self._turn(number, record, model)
-        if record.machine in ("token", "residency") and model.residency in ON_DEVICE and model.token not in HOLDS:
+        may_stay = model.holds or (model.shares and model.residency not in MOVING_IN)
+        if record.machine in ("token", "residency") and model.residency in ON_DEVICE and not may_stay:
             return f"{_name(record)} has device memory ({model.residency}), but not the token ({model.token})", []
         if (record.machine, record.event) in WORK and (model.sleep not in ("awake", "falling_asleep") or model.residency != "resident"):
             return f"{_name(record)} decodes while {model.sleep}, with its memory {model.residency}", []
         return "", []
 
+    def _follow(self, number: int, record: Record, model: Model) -> None:
+        """What the model has of the line and of the device, after an edge of its TOKEN."""
+        if record.event == "made":
+            model.joined, model.lined = number, True
+        if record.event == "token_won":
+            model.holds, model.turns = True, model.turns + 1
+        if record.event == "mapped":
+            model.shares = record.facts.get("budgeted", False)
+        model.holds = model.holds and "token_drop" not in record.effects
+        model.lined = model.lined and "ticket_close" not in record.effects
+        model.shares = model.shares and record.target != "asleep"
+
     def _turn(self, number: int, record: Record, model: Model) -> tuple[str, list[Key]]:
         """Somebody has won the token: nobody else has it, and nobody who joined earlier still waits."""
         for key, other in self.models.items():
-            if key == record.owner or other.token not in LINED or self.last[key] < number:
+            if key == record.owner or not (other.lined or other.holds) or self.last[key] < number:
                 continue
-            if other.token in HOLDS:
+            if other.holds:
                 return f"{_name(record)} got the token while {key[2]!r} of process {key[0]} had it ({other.token})", [key]
             if other.joined < model.joined and other.joined not in self.spoiled:
                 return f"{_name(record)} got the token although {key[2]!r} of process {key[0]} joined earlier and still waits", [key]
