@@ -36,7 +36,7 @@ from lsm.runtime.inbox import Event, Inbox, Reminders
 from lsm.runtime.line_effects import LINE_EFFECTS, LineEffects, LineFailed
 from lsm.runtime.room_effects import Budget, RoomEffects, size_text
 from lsm.runtime.sizes import ModelSizes
-from lsm.runtime.tells import TELLS
+from lsm.runtime.tells import TELLS, in_order
 from lsm.values import ModelFacts, Options
 
 log = logging.getLogger(__name__)
@@ -279,7 +279,7 @@ class Owner:
         return {
             **{name: partial(self._post, *to) for name, to in TELLS.items()},
             **{name: getattr(line, name) for name in LINE_EFFECTS},
-            "hold_start": self._hold_start,
+            "hold_start": in_order(line.hold_start, partial(self.room.hold_start, self._min_hold_s)),
             "room_look": self.room.room_look,
             "asks_drop": self.room.asks_drop,
             "discharge": lambda: self.room.discharge(self.sizes.on_device()),
@@ -296,7 +296,7 @@ class Owner:
             "fail_demand": self._fail_demand,
             "demand_add": self.demand.add,
             "demand_drop": self.demand.drop,
-            "engine_load": self._engine_load,
+            "engine_load": in_order(self.sizes.forget, engine.load),
             "load_abort": engine.load_abort,
             "engine_free": self._engine_free,
             "release_compute": partial(engine.release, "compute"),
@@ -308,14 +308,6 @@ class Owner:
             "restore": partial(engine.restore, False),
             "restore_with_encoder": partial(engine.restore, True),
         }
-
-    def _hold_start(self) -> None:
-        self._line_effects.hold_start()
-        self.room.hold_start(self._min_hold_s)
-
-    def _engine_load(self) -> None:
-        self.sizes.forget()
-        self._engine.load()
 
     def _needs(self) -> Mapping[str, int] | None:
         return self.sizes.awake(self._encoder_stays) if self.state("load") == "ready" else self.sizes.foreseen(self._engine.measure)

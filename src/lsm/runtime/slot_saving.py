@@ -44,7 +44,7 @@ class SlotFiles:
     async def restore(self, owner: Owner, slot: int, filename: str) -> SlotFile:
         """See `lsm.api.Host.restore_slot`."""
         folder, start_s = self._opened(filename), trio.current_time()
-        size_max_bytes = SPARE_BYTES + 2 * sum(owner.bytes.get("kv", {}).values())
+        size_max_bytes = SPARE_BYTES + 2 * sum(owner.sizes.bytes.get("kv", {}).values())
         mark = await self._mark(owner.alias)
         found = await self._on_disk(folder.read, filename, mark, size_max_bytes, owner.adapter_scales)
         done = await owner.do_slot_job(LoadSlot(uuid.uuid4().hex, slot, found.content, found.is_sound))

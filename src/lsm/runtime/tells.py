@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 TELLS: dict[str, tuple[str, str]] = {
     "device_map": ("residency", "enter"),
     "device_unmap": ("residency", "leave"),
@@ -18,3 +20,13 @@ TELLS: dict[str, tuple[str, str]] = {
     "tell_map_failed": ("token", "map_failed"),
     "tell_unmapped": ("token", "unmapped"),
 }
+
+
+def in_order(*acts: Callable[[], None]) -> Callable[[], None]:
+    """One effect made of several."""
+
+    def perform() -> None:
+        for act in acts:
+            act()
+
+    return perform
