@@ -36,7 +36,7 @@ from lsm.runtime.inbox import Event, Inbox, Reminders
 from lsm.runtime.line_effects import LINE_EFFECTS, LineEffects, LineFailed
 from lsm.runtime.room_effects import Budget, RoomEffects, size_text
 from lsm.runtime.sizes import ModelSizes
-from lsm.runtime.tells import TELLS, in_order
+from lsm.runtime.tells import TELLS, engine_effects, in_order
 from lsm.values import ModelFacts, Options
 
 log = logging.getLogger(__name__)
@@ -249,8 +249,6 @@ class Owner:
             self.why = report.error.message
             self._complain(self.why)
 
-    # ---- facts --------------------------------------------------------------------------------------------------------------
-
     def _samplers(self) -> dict[str, Callable[[], bool]]:
         line = self._line_effects
         return {
@@ -279,13 +277,13 @@ class Owner:
         return {
             **{name: partial(self._post, *to) for name, to in TELLS.items()},
             **{name: getattr(line, name) for name in LINE_EFFECTS},
+            **engine_effects(engine),
             "hold_start": in_order(line.hold_start, partial(self.room.hold_start, self._min_hold_s)),
             "room_look": self.room.room_look,
             "asks_drop": self.room.asks_drop,
             "discharge": lambda: self.room.discharge(self.sizes.on_device()),
             "recount": lambda: self.room.recount(self.sizes.on_device()),
             "backoff_start": self._backoff_start,
-            "drain": engine.park,
             "tell_ready": self._tell_ready,
             "tell_yielding": self._tell_yielding,
             "tell_left": self._tell_left,
@@ -297,16 +295,7 @@ class Owner:
             "demand_add": self.demand.add,
             "demand_drop": self.demand.drop,
             "engine_load": in_order(self.sizes.forget, engine.load),
-            "load_abort": engine.load_abort,
             "engine_free": self._engine_free,
-            "release_compute": partial(engine.release, "compute"),
-            "release_encoder": partial(engine.release, "encoder"),
-            "release_weights": partial(engine.release, "weights"),
-            "release_kv": partial(engine.release, "kv"),
-            "report_left": engine.report_left,
-            "report_evicted": engine.report_evicted,
-            "restore": partial(engine.restore, False),
-            "restore_with_encoder": partial(engine.restore, True),
         }
 
     def _needs(self) -> Mapping[str, int] | None:

@@ -1,8 +1,11 @@
-"""What the machines of one owner tell each other: an effect of one is an event of another, and comes through the inbox."""
+"""Effects that only pass something on: to another machine of the owner, whose event comes through the inbox, or to the engine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+
+from lsm.runtime.engine_port import EnginePort
 
 TELLS: dict[str, tuple[str, str]] = {
     "device_map": ("residency", "enter"),
@@ -20,6 +23,22 @@ TELLS: dict[str, tuple[str, str]] = {
     "tell_map_failed": ("token", "map_failed"),
     "tell_unmapped": ("token", "unmapped"),
 }
+
+
+def engine_effects(engine: EnginePort) -> dict[str, Callable[[], None]]:
+    """Those that are one job of the engine and nothing else."""
+    return {
+        "drain": engine.park,
+        "load_abort": engine.load_abort,
+        "release_compute": partial(engine.release, "compute"),
+        "release_encoder": partial(engine.release, "encoder"),
+        "release_weights": partial(engine.release, "weights"),
+        "release_kv": partial(engine.release, "kv"),
+        "report_left": engine.report_left,
+        "report_evicted": engine.report_evicted,
+        "restore": partial(engine.restore, False),
+        "restore_with_encoder": partial(engine.restore, True),
+    }
 
 
 def in_order(*acts: Callable[[], None]) -> Callable[[], None]:
