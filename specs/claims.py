@@ -38,6 +38,7 @@ from specs.worlds.token_symmetry import canonical
 LINE = {2: (5_668, 29_556), 3: (271_756, 1_988_098), 4: (13_344_190, 125_984_758)}
 
 CHECKPOINT_STATES = 1_814  # of one slot and its snapshots; both must count so many
+STORED_STATES = 3_422  # the same, shorter prompts, and one of them in host memory
 # Of an encoder and two requests, by scenario: the name, SPIN's defines, and the states that both must count.
 ENCODERS = {
     encoder.Scenario(): ("takes turns with the weights", (), 577),
@@ -327,6 +328,10 @@ CLAIMS = (
         for name in SLOT_SCENARIOS
     ),
     Claim("snapshots, 1 slot", "S6 S11", partial(checkpoints_are_explored, checkpoints.Scenario(), CHECKPOINT_STATES), slow=True),
+    Claim(
+        "snapshots, 1 slot, and a prompt in host memory", "S6 S11 D.2",
+        partial(checkpoints_are_explored, checkpoints.Scenario(length=2, stash=True), STORED_STATES), slow=True,
+    ),
     *(Claim(f"encoder that {name}", "S5", partial(encoder_is_explored, scenario, n)) for scenario, (name, _, n) in ENCODERS.items()),
     *(
         Claim(f"encoder that {name}, SPIN", "S5", partial(spin_counts_encoder, defines, n), slow=True, spin=True)

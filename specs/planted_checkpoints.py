@@ -32,4 +32,10 @@ CHECKPOINTS = (
     in_checkpoints("no memory for a snapshot has no edge", "P16", REFUSED, 3, without(CHECKPOINT, ("saving", "refused"))),
     in_checkpoints("the whole prompt is taken from the memory of one slot", "F12", "a prompt under way", 3,
                    mistake="the whole prompt is taken from the memory"),
+    in_checkpoints("a slot is cleared before its state is copied", "F11", "what is stored is of what it says, with its own snapshots", 3,
+                   mistake="the slot is cleared before its state is copied", stash=True),
+    in_checkpoints("a cached prompt comes back without its snapshots", "S11", OF_THE_SLOT, 6,
+                   mistake="an entry comes back without its snapshots", stash=True),
+    in_checkpoints("a cached prompt that cannot be put back leaves its rubbish", "F6", HOLDS, 5,
+                   mistake="an entry that cannot be put back leaves its rubbish", stash=True),
 )  # fmt: skip

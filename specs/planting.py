@@ -120,9 +120,12 @@ def in_slots(
     )  # fmt: skip
 
 
-def in_checkpoints(name: str, about: str, claim: str, steps: int, table: Machine = CHECKPOINT, mistake: str = "") -> Mistake:
-    """With one slot and its snapshots.  What lasts for ever does so without faults."""
-    scenario = checkpoints.Scenario(mistake=mistake, faults=claim in checkpoints_claims.INVARIANTS)
+def in_checkpoints(
+    name: str, about: str, claim: str, steps: int, table: Machine = CHECKPOINT, mistake: str = "", stash: bool = False
+) -> Mistake:
+    """With one slot and its snapshots, and perhaps a prompt in host memory.  What lasts for ever does so without faults."""
+    length = 2 if stash else 4
+    scenario = checkpoints.Scenario(length=length, mistake=mistake, faults=claim in checkpoints_claims.INVARIANTS, stash=stash)
     return Mistake(
         name, about, claim, steps, "snapshots",
         lambda: search(CHECKPOINTS_CLAIMS, claim, checkpoints.initial(scenario), checkpoints.World(scenario, table).successors),

@@ -28,7 +28,14 @@ class Scenario:
     length: int = 4  # of the longest prompt; an answer has one token, or none
     n_max: int = 2  # snapshots
     faults: bool = True  # copies and decodes fail
+    stash: bool = False  # host memory has room for one prompt of a slot
     mistake: str = ""  # of the world, not of the table: see specs/planted_checkpoints.py
+
+
+class Stored(NamedTuple):
+    believed: str
+    content: str  # what the copy of the memory is of
+    kept: tuple[tuple[int, str], ...]
 
 
 class Memory(NamedTuple):
@@ -39,6 +46,7 @@ class Memory(NamedTuple):
     kept: tuple[tuple[int, str], ...] = ()  # snapshots: the tokens they are said to have, and what they are of
     prompt: str = ""  # of the request under way; nothing: the slot is idle
     away: bool = False  # not in device memory
+    stash: tuple[Stored, ...] = ()  # in host memory, at most one
     whole: str = ""  # the last prompt, if it was decoded whole and its snapshot was not refused
     wrong: str = ""  # what must not happen
 
@@ -83,10 +91,29 @@ class World:
 
     def _asked(self, memory: Memory) -> Iterator[Step]:
         for prompt in self.prompts:
-            n_common = common(memory.believed, prompt)
             for fault in (False, True) if self.scenario.faults else (False,):
-                matched = self._matched(memory, n_common, len(prompt), fault)
-                yield f"{'fault.' if fault else ''}ask {prompt}", self._judged(memory, matched, prompt, fault)
+                for exchanged in self._exchanged(memory, fault):
+                    n_common = common(exchanged.believed, prompt)
+                    matched = self._matched(exchanged, n_common, len(prompt), fault)
+                    yield f"{'fault.' if fault else ''}ask {prompt}", self._judged(exchanged, matched, prompt, fault)
+
+    def _exchanged(self, memory: Memory, fault: bool) -> Iterator[Memory]:
+        """Before the slot takes a prompt, its content may be stored, and what is stored put back; `fault`: the latter cannot be."""
+        yield memory
+        if not self.scenario.stash or not memory.believed:
+            return
+        memory = self._looked_at(memory)
+        cleared = self._lost(memory)
+        copied = cleared if self.scenario.mistake == "the slot is cleared before its state is copied" else memory
+        stored = (Stored(memory.believed, copied.recurrent, memory.kept),)
+        yield memory._replace(stash=stored)
+        for entry in memory.stash:
+            if fault:
+                rubbish = UNKNOWN if self.scenario.mistake == "an entry that cannot be put back leaves its rubbish" else ""
+                yield cleared._replace(stash=stored, recurrent=rubbish)
+            else:
+                kept = memory.kept if self.scenario.mistake == "an entry comes back without its snapshots" else entry.kept
+                yield cleared._replace(stash=stored, believed=entry.believed, cells=entry.content, recurrent=entry.content, kept=kept)
 
     def _matched(self, memory: Memory, n_common: int, n_prompt: int, fault: bool) -> Memory:
         """Brought to the common prefix, all but the last token of the prompt at most; `fault`: a snapshot cannot be put back."""
@@ -117,7 +144,9 @@ class World:
         return ("refused", memory._replace(recurrent=UNKNOWN)) if fault else ("restored", memory._replace(recurrent=content))
 
     def _trimmed(self, memory: Memory, n: int) -> Memory:
-        """The recurrent state can only go as a whole; cells go one by one."""
+        """The recurrent state can only go as a whole; cells go one by one.  Where nothing is to go, nothing is done."""
+        if n == len(memory.believed):
+            return memory
         recurrent = memory.recurrent if n else ""
         return memory._replace(believed=memory.believed[:n], cells=memory.cells[:n], recurrent=recurrent)
 

@@ -24,6 +24,10 @@ INVARIANTS: dict[str, Predicate[Memory]] = {
     "snapshots are in order, and no more than allowed": lambda m: (
         [n for n, _ in m.kept] == sorted({n for n, _ in m.kept}) and len(m.kept) <= 2
     ),
+    "what is stored is of what it says, with its own snapshots": lambda m: all(
+        entry.believed == entry.content and all(entry.believed[:n] == content[: len(entry.believed)] for n, content in entry.kept)
+        for entry in m.stash
+    ),
     "what is put back or taken is done with within a step": lambda m: m.state == "following",
 }
 
