@@ -41,6 +41,7 @@ class Generation(msgspec.Struct):
     sse_ping_interval: int | None = None
     # control and length
     cache_prompt: bool | None = None
+    return_tokens: bool | None = None
     id_slot: int | None = None
     t_max_predict_ms: int | None = None
     n_predict: int | None = None

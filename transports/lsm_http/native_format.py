@@ -18,6 +18,7 @@ class NativeFormat:
     model: str
     prompt: str
     settings: dict[str, Any]
+    with_tokens: bool = False  # in a whole answer; events have theirs anyway
     end: bytes = b""
     n_predicted: int = 0
     has_new_line: bool = False
@@ -25,7 +26,8 @@ class NativeFormat:
     def whole(self, texts: Sequence[Text], finish: Finish) -> dict[str, Any]:
         content = "".join(text.text for text in texts)
         self.has_new_line = "\n" in content
-        return {**self._last(content, finish), **_probabilities([probs for text in texts for probs in text.probs])}
+        tokens = [token for text in texts for token in text.tokens] if self.with_tokens else []
+        return {**self._last(content, finish), "tokens": tokens, **_probabilities([probs for text in texts for probs in text.probs])}
 
     def opening(self) -> list[dict[str, Any]]:
         return []

@@ -117,6 +117,14 @@ async def test_without_the_flag_it_is_not_supported(server: Served, path: str) -
     assert status == 501 and ("--reranking" if "rank" in path else "--embeddings") in told
 
 
+async def test_a_model_that_only_embeds_says_so(embedder: Served) -> None:
+    """B.1: in the capabilities of Ollama's list."""
+    async with embedder.client() as client:
+        assert (await client.get("/models")).json()["models"][0]["capabilities"] == ["completion"]
+        embedder.host.scripted("one").generates = False
+        assert (await client.get("/models")).json()["models"][0]["capabilities"] == ["embedding"]
+
+
 DOCUMENTS = ["a cat", "a cat and a cat", "a dog", "cat cat cat"]
 
 

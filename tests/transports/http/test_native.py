@@ -30,6 +30,13 @@ async def test_a_completion_in_the_native_form(client: httpx.AsyncClient, path: 
     assert answer["timings"]["predicted_n"] == 3 and answer["id_slot"] == 0
 
 
+@pytest.mark.parametrize(("asked", "tokens"), [(True, [97, 98]), (False, []), (None, [])])
+async def test_tokens_of_a_whole_answer_are_told_on_request(client: httpx.AsyncClient, asked: bool | None, tokens: list[int]) -> None:
+    """B.2 return_tokens: they are as many numbers as the answer is long."""
+    answer = await client.post("/completion", json={"prompt": "ab", "return_tokens": asked})
+    assert answer.json()["tokens"] == tokens
+
+
 async def test_a_native_stream_ends_without_a_mark(client: httpx.AsyncClient) -> None:
     """B.0: [DONE] is for OpenAI's routes; the last event says `stop`."""
     *chunks, last = await frames(client, "/completion", {"prompt": "abc"})

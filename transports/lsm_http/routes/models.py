@@ -76,7 +76,7 @@ def _ollama(info: ModelInfo) -> dict[str, Any]:
         "type": "model",
         "description": "" if info.facts is None else info.facts.description,
         "tags": [""],
-        "capabilities": ["completion"],
+        "capabilities": ["completion" if info.facts is None or info.facts.generates else "embedding"],
         "parameters": "",
         "details": details,
     }

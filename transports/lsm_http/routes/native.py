@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from lsm.api import Infill, ModelInfo, Options
 from lsm.errors import InvalidRequest
-from lsm_http.bodies import Completion
+from lsm_http.bodies import Completion, Generation
 from lsm_http.context import Context, read
 from lsm_http.mode_bodies import Infill as InfillBody
 from lsm_http.native_format import NativeFormat
@@ -26,7 +26,7 @@ def make_routes(context: Context) -> list[Route]:
         prompt = await context.work(request, partial(prompt_of, body.prompt, facts.n_vocab, context, model.alias))
         answer = context.host.generate(model.alias, prompt, options)
         text = prompt if isinstance(prompt, str) else context.host.detokenize(model.alias, prompt)
-        return await respond(context, body, answer, _format(model, text, options))
+        return await respond(context, body, answer, _format(model, text, options, body))
 
     async def infill(request: Request) -> Any:
         body = await read(request, InfillBody)
@@ -34,7 +34,7 @@ def make_routes(context: Context) -> list[Route]:
         wanted = _infill(body)
         options = await context.work(request, partial(context.options, body, model, facts))
         answer = context.host.infill(model.alias, wanted, options)
-        return await respond(context, body, answer, _format(model, wanted.prompt, options))
+        return await respond(context, body, answer, _format(model, wanted.prompt, options, body))
 
     return [
         *(Route(path, completion, methods=["POST"]) for path in ("/completion", "/completions")),
@@ -42,8 +42,8 @@ def make_routes(context: Context) -> list[Route]:
     ]
 
 
-def _format(model: ModelInfo, prompt: str, options: Options) -> NativeFormat:
-    return NativeFormat(model.alias, prompt, params_of(options))
+def _format(model: ModelInfo, prompt: str, options: Options, body: Generation) -> NativeFormat:
+    return NativeFormat(model.alias, prompt, params_of(options), with_tokens=bool(body.return_tokens))
 
 
 def _infill(body: InfillBody) -> Infill:
