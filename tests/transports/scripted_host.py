@@ -74,7 +74,8 @@ class ScriptedModel:
         facts = ModelFacts(
             architecture="echo", description="echo of bytes", vocab_type=2, n_vocab=258, n_ctx=N_CTX, n_ctx_slot=N_CTX, n_ctx_train=N_CTX,
             n_embd=1, n_params=SIZE_BYTES, size_bytes=SIZE_BYTES, n_slots=1, bos_token="<bos>", eos_token="<eos>",
-            chat_template="{{ messages }}", load_ms=1.0, pooling=self.pooling, n_embd_out=3, generates=self.generates, adapters=self.adapters,
+            chat_template="{{ messages }}", load_ms=1.0,
+            pooling=self.pooling, n_embd_out=3, generates=self.generates, adapters=self.adapters,
         )  # fmt: skip
         return ModelInfo(
             alias=self.alias, path=self.path, load_state=self.load_state, sleep_state=self.sleep_state,
