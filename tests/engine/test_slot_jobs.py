@@ -194,3 +194,16 @@ def test_a_slot_tells_of_the_request_in_it_and_then_of_the_last_one() -> None:
     info = bench.scheduler.slots()[0]
     assert (info.state, info.request_id, info.n_prompt_tokens, info.n_decoded) == ("idle", "a", 20, 3)
     assert info.options is not None and info.options.max_tokens == 3
+
+
+def test_a_slot_that_was_put_away_is_saved_as_it_was() -> None:
+    """G6: what an idle slot held is not lost because it is in host memory: a file of no tokens would be a loss that nobody reports."""
+    bench = Bench(n_slots=2, cache_limit_bytes=1 << 20, cache_limit_tokens=1000, cache_idle_slots=True)
+    bench.answer("a", PROMPT, max_tokens=1, id_slot=0)
+    bench.answer("b", [20, 21, 22], max_tokens=1, id_slot=1)
+    assert bench.cached(0) == []
+    assert content_of(bench).held.tokens.tolist() == PROMPT
+    assert bench.cached(0) == PROMPT
+    bench.answer("c", [20, 21, 22], max_tokens=1, id_slot=1)
+    ask(bench, EraseSlot("erase", 0))
+    assert content_of(bench).held.tokens.tolist() == []

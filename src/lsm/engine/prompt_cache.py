@@ -97,6 +97,13 @@ class PromptCache:
             return self.limit_tokens
         return max(self.limit_tokens, self.limit_bytes * self.n_tokens / self.size_bytes)
 
+    def take(self, held: Held) -> Entry | None:
+        """The entry that begins with all of it.  It leaves."""
+        found = next((entry for entry in self._entries if entry.held.shared(held) == len(held.tokens)), None)
+        if found is not None:
+            self._entries.remove(found)
+        return found
+
     def take_better(self, held: Held, prompt: Held) -> Entry | None:
         """The entry that serves the prompt better than `held` does: with more of the prompt, and less of itself in vain.  It leaves."""
         shared = held.shared(prompt)

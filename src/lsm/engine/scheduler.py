@@ -66,7 +66,7 @@ class Scheduler:
         self._new_instance = new_instance
         self.pool = Pool(tuple(self._new_slot(i) for i in range(limits.n_slots)))
         self.cache = Cache(self.pool, decoder, limits)
-        self._slot_jobs = SlotJobs(self.pool, decoder, self.cache.rewinding, limits, vocab.n_tokens)
+        self._slot_jobs = SlotJobs(self.pool, decoder, self.cache.stashing, self.cache.rewinding, limits, vocab.n_tokens)
         self._batch = Batch(max(limits.n_batch, limits.n_slots))
         self._effects = Effects(self.pool, self.cache)
         self._assigner = Assigner(self.pool, self.cache, self._effects, limits)

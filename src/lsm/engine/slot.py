@@ -26,6 +26,7 @@ class Slot:
         self.way_back = way_back  # moved by `Rewinding`, who also keeps the snapshots
         self.checkpoints: Checkpoints = ()
         self.request: Request | None = None
+        self.put_away: Held | None = None  # what it held until that went into host memory, if nothing was in it since
         self.previous: Request | None = None  # the last that was here, which has ended
         self.last_used = 0
         self.sharers = {id}  # slots that share cells of the cache with this one, itself among them

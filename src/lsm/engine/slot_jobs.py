@@ -19,13 +19,15 @@ from lsm.engine.rewinding import Rewinding
 from lsm.engine.slot import Slot
 from lsm.engine.slot_content import EraseSlot, LoadSlot, SaveSlot, SlotContent, SlotDone, SlotJob
 from lsm.engine.slot_file import Damaged
+from lsm.engine.stashing import Stashing
 from lsm.errors import InvalidRequest, LsmError, ServerError
 
 
 class SlotJobs:
-    def __init__(self, pool: Pool, decoder: Decoder, rewinding: Rewinding, limits: Limits, n_vocab: int) -> None:
+    def __init__(self, pool: Pool, decoder: Decoder, stashing: Stashing, rewinding: Rewinding, limits: Limits, n_vocab: int) -> None:
         self._pool = pool
         self._decoder = decoder
+        self._stashing = stashing
         self._rewinding = rewinding
         self._limits = limits
         self._n_vocab = n_vocab
@@ -65,13 +67,14 @@ class SlotJobs:
     def _done(self, slot: Slot, job: SlotJob) -> SlotDone:
         match job:
             case SaveSlot():
+                self._stashing.recall(slot)
                 return SlotDone(slot.n, self._content(slot))
             case LoadSlot():
                 if not job.is_sound:
                     self._check_state(job.content)
                 return self._loaded(slot, job.content)
             case EraseSlot():
-                n_tokens = slot.n
+                slot.put_away, n_tokens = None, slot.n
                 self._rewinding.clear(slot)
                 return SlotDone(n_tokens)
         raise AssertionError(job)
@@ -90,6 +93,7 @@ class SlotJobs:
         """All or nothing: what the slot held is put back where the new content does not fit."""
         self._check(slot, content)
         before = self._content(slot)
+        slot.put_away = None
         content.state[:STATE_HEADER_BYTES] = before.state[:STATE_HEADER_BYTES]
         if not self._put(slot, content.held, content.state, content.checkpoints):
             if not self._put(slot, before.held, before.state, before.checkpoints):

@@ -36,6 +36,7 @@ class Stashing:
 
     def exchange(self, slot: Slot, request: Request) -> None:
         """Before the slot takes the prompt: store its content if most of it goes, and load what serves the prompt better."""
+        slot.put_away = None
         prompt, held = request.held, slot.held
         n_common = held.shared(prompt) if request.options.cache_prompt else 0
         is_similar = n_common > self._limits.similarity_min * len(request.prompt)
@@ -53,7 +54,14 @@ class Stashing:
             return
         for slot in self._pool.idle():
             if slot.n and self._store(slot) and self._limits.shares_cells:
+                slot.put_away = replace(slot.held, tokens=slot.tokens.copy())
                 self._rewinding.clear(slot)
+
+    def recall(self, slot: Slot) -> None:
+        """Let an idle slot hold again what was put away, if the cache still has it."""
+        if slot.put_away is not None and (entry := self.cache.take(slot.put_away)) is not None:
+            self._load(slot, entry)
+        slot.put_away = None
 
     def _clear_idle(self) -> None:
         for slot in self._pool.idle():
