@@ -59,6 +59,7 @@ inline do_restore(i) { weights = 1; kv = 1; compute = 1 }
 inline do_restore_with_encoder(i) { weights = 1; kv = 1; compute = 1; enc = 1 }
 inline do_rest(i) { asked = (r_state[0] == residency_hollow) }
 inline do_report_left(i) { skip }
+inline do_recount(i) { skip }
 inline do_tell_granted(i) { skip }
 inline do_tell_source_changed(i) { skip }
 inline do_tell_mapped(i) { skip }

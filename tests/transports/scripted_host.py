@@ -38,12 +38,12 @@ from lsm.values import (
     ModelFacts,
     ModelInfo,
     Options,
-    SlotFile,
     SlotInfo,
     StopType,
     Text,
     Timings,
 )
+from tests.transports.scripted_slots import ScriptedSlotFiles
 
 BOS, EOS = 256, 257  # after the 256 bytes
 N_CTX = 512
@@ -101,14 +101,14 @@ class ScriptedModel:
         }
 
 
-class ScriptedHost:
+class ScriptedHost(ScriptedSlotFiles):
     """Follows `lsm.api.Host`."""
 
     def __init__(self, models: Sequence[ScriptedModel]) -> None:
         self._models = {model.alias: model for model in models}
         self._change = trio.Event()
         self._requests = 0
-        self.slot_files: dict[str, int] = {}
+        self.slot_files = {}
         self._wakes = 0
 
     def changed(self) -> None:
@@ -146,20 +146,6 @@ class ScriptedHost:
             SlotInfo(id=0, n_ctx=N_CTX, state=it.slot_state, request_id=it.request_id, n_prompt_tokens=n_cached,
                      n_prompt_tokens_processed=n_cached, n_prompt_tokens_cache=0, n_decoded=0, options=it.options),
         )  # fmt: skip
-
-    async def save_slot(self, model: str, slot: int, filename: str) -> SlotFile:
-        n_tokens = len(self.scripted(model).cached)
-        self.slot_files[filename] = n_tokens
-        return SlotFile(id_slot=slot, filename=filename, n_tokens=n_tokens, n_bytes=4 * n_tokens, elapsed_ms=1.5)
-
-    async def restore_slot(self, model: str, slot: int, filename: str) -> SlotFile:
-        if filename not in self.slot_files:
-            raise InvalidRequest(f"Unable to restore slot: '{filename}': No such file or directory")
-        n_tokens = self.slot_files[filename]
-        return SlotFile(id_slot=slot, filename=filename, n_tokens=n_tokens, n_bytes=4 * n_tokens, elapsed_ms=2.5, degraded="so it is")
-
-    async def erase_slot(self, model: str, slot: int) -> int:
-        return len(self.scripted(model).cached)
 
     def state(self) -> dict[str, Any]:
         awake = [model.alias for model in self._models.values() if model.sleep_state == "awake"]
