@@ -55,9 +55,10 @@ class Bench:
         self.fired: list[Fired] = []
         self.encoder_bytes: dict[str, int] = {}  # on the device when the state was left
         self.fits = fits
+        self.n_taken = 0
         self.no_room_in = ""  # the next allocation after this state was entered fails
         config_ = EngineConfig(path=pair[0], projector=projector, **(defaults | config))
-        self.engine = Engine(config_, owner, lambda table, subject: Executor(table, subject, self._on_fired), fits=lambda size: self.fits)
+        self.engine = Engine(config_, owner, lambda table, subject: Executor(table, subject, self._on_fired), room=self)
 
     def _on_fired(self, fired: Fired) -> None:
         if fired.machine == "encoder":
@@ -66,6 +67,13 @@ class Bench:
             if fired.target == self.no_room_in:
                 self.no_room_in = ""
                 lib.lsm_device_fail_at(lib.LSM_FAULT_MAP, 0)
+
+    def take(self, size_bytes: int) -> bool:
+        self.n_taken += self.fits
+        return self.fits
+
+    def give_back(self) -> None:
+        self.n_taken -= 1
 
     def submit(self, id: str, prompt: str, *media: bytes, **options: Any) -> None:
         ids, chunks = self.engine.perception.tokenize(prompt, media)
@@ -129,6 +137,7 @@ def test_the_encoder_is_on_the_device_only_while_it_encodes(name: str, files: Ca
         assert made.engine.memory.bytes("encoder").device == 0, "after the load it has left"
         made.answer(f"hello {MARKER}", png())
         assert made.effects() == ["restore_encoder", "run", "release_encoder"]
+        assert made.n_taken == 0, "what was taken of the room was given back"
         assert made.encoder_bytes["host"] == 0 and made.encoder_bytes["entering"] > 0 and made.encoder_bytes["leaving"] == 0
         assert made.engine.memory.bytes("encoder").device == 0
 

@@ -31,6 +31,26 @@ class Memory(Protocol):
     def restore(self, memory_class: str) -> None: ...
 
 
+class Room(Protocol):
+    """Of the device, for an encoder beside what its model has there."""
+
+    def take(self, size_bytes: int) -> bool:
+        """Whether there is so much; then it is the encoder's until it is given back."""
+        ...
+
+    def give_back(self) -> None: ...
+
+
+class Boundless:
+    """A device that nobody counts: that there is no room is seen when an allocation fails."""
+
+    def take(self, size_bytes: int) -> bool:
+        return True
+
+    def give_back(self) -> None:
+        pass
+
+
 class Opened(Protocol):
     """What is needed of `native.media.Projector`."""
 
@@ -68,9 +88,9 @@ def lay_out(parts: Sequence[Tokens | Chunk]) -> tuple[Tokens, tuple[MediaChunk, 
 
 
 class EncoderWindow:
-    """`ports.Encoder`.  `fits` says whether the device has room for so many bytes beside what is there."""
+    """`ports.Encoder`, in the `room` that the device has beside what is there."""
 
-    def __init__(self, machine: OwnedInstance, memory: Memory, fits: Callable[[int], bool], on_demand: bool) -> None:
+    def __init__(self, machine: OwnedInstance, memory: Memory, room: Room, on_demand: bool) -> None:
         self._machine = machine
         self._memory = memory
         self._size_bytes = 0
@@ -90,10 +110,12 @@ class EncoderWindow:
             "report_lost": self._do_report_lost,
         }
         self._sample: dict[str, Callable[[], bool]] = {
-            "fits": lambda: fits(self._size_bytes),
+            "fits": self._take_room,
             "for_room": lambda: isinstance(self._error, DeviceMemoryError),
             "on_demand": lambda: on_demand,
         }
+        self._room = room
+        self._has_room = False
         self._media_error: LsmError | None = None
         self.lost_for: LsmError | None = None  # why the weights are not there
 
@@ -107,6 +129,7 @@ class EncoderWindow:
         """Load the projector, of so many bytes on the device, while the weights are there.  Raises `LsmError`."""
         self._open, self._size_bytes, self._error = open_projector, size_bytes, None
         self._drive("arrive")
+        self._give_back_room()
         if self._machine.state not in ("host", "resident"):
             raise self._error or DeviceMemoryError(
                 f"the device has no room for the encoder ({size_bytes} bytes) beside the weights; --mmproj-ondemand lets them take turns"
@@ -118,6 +141,7 @@ class EncoderWindow:
         self._work = lambda: self._encode(batch)
         self._media_error = self._error = None
         self._drive("encode")
+        self._give_back_room()
         if self._media_error is not None:
             raise self._media_error
 
@@ -138,6 +162,16 @@ class EncoderWindow:
             effects = self._machine.fire(event, **{name: self._sample[name]() for name in self._machine.asks(event)})
             outcomes = [outcome for effect in effects if (outcome := self._perform[effect]())]
             event = outcomes[0] if outcomes else ""
+
+    def _take_room(self) -> bool:
+        self._has_room = self._room.take(self._size_bytes)
+        return self._has_room
+
+    def _give_back_room(self) -> None:
+        """The window has closed: the encoder has left, or never came.  One that stays keeps its room."""
+        if self._has_room and self._machine.state in ("host", "absent"):
+            self._has_room = False
+            self._room.give_back()
 
     def _move(self, verb: Callable[[str], None], memory_class: str, done: str, failed: str) -> str:
         return self._attempt(lambda: verb(memory_class), done, failed)

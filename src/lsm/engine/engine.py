@@ -12,6 +12,7 @@ from time import perf_counter_ns
 
 from lsm.engine.config import EngineConfig
 from lsm.engine.decoder import ContextDecoder
+from lsm.engine.encoder import Boundless, Room
 from lsm.engine.fitting import context_settings, fit_config
 from lsm.engine.gguf_header import read_header
 from lsm.engine.making import make_limits, n_ctx_slot
@@ -37,13 +38,15 @@ from lsm.values import Counters, ModelFacts, Sampling, SlotInfo
 
 log = logging.getLogger("lsm.engine")
 
+BOUNDLESS = Boundless()
+
 
 class Engine:
     """One thread calls everything, but for `vocab`, `slots`, `counters` and `interrupt`, which are for any thread.
 
     `owner` names the model's device memory; a positive number, unique in this process.  `new_instance(machine, subject)` makes the
     instances of the tables `slot`, `request` and `encoder`; subjects are "slot N", the ids of jobs, and "encoder".
-    `fits(size_bytes)`: whether the device has room for so much beside what this model has there.
+    `room`: of the device, for an encoder of images or sound.
     """
 
     def __init__(
@@ -52,13 +55,13 @@ class Engine:
         owner: int,
         new_instance: NewInstance,
         clock_ns: Callable[[], int] = perf_counter_ns,
-        fits: Callable[[int], bool] = lambda size_bytes: True,
+        room: Room = BOUNDLESS,
     ) -> None:
         self._wanted = self._config = config
         self._owner = owner
         self._new_instance = new_instance
         self._clock_ns = clock_ns
-        self._fits = fits
+        self._room = room
         self._perception: Perception | None = None
         self._model: Model | None = None
         self._adapters: tuple[Adapter, ...] = ()
@@ -87,7 +90,7 @@ class Engine:
             )
             self._adapters = load_adapters(self._model, self._config.steering.adapters)
             if (projector := self._config.projector) is not None:
-                self._perception = Perception.open(self._config, projector, self._model, self._new_instance, self._fits)
+                self._perception = Perception.open(self._config, projector, self._model, self._new_instance, self._room)
             self._context = self._new_context(self._model)
             self._steer(self._model, self._context)
             if self._config.evict_kv:

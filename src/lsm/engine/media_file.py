@@ -128,7 +128,7 @@ def _mp3(data: bytes) -> tuple[int, float]:
     """By the first frame; a file without a known one lasts as long as at the lowest rate of bits."""
     at = 0
     if data[:3] == b"ID3":
-        at = 10 + sum((byte & 0x7F) << shift for byte, shift in zip(data[6:10], (21, 14, 7, 0), strict=True))
+        at = 10 + sum((data[6 + i] & 0x7F) << shift for i, shift in enumerate((21, 14, 7, 0)))
     kilobits = 8
     if data[at] == 0xFF and data[at + 1] & 0xE0 == 0xE0:
         is_version_1, is_layer_3 = data[at + 1] & 0x18 == 0x18, data[at + 1] & 0x06 == 0x02

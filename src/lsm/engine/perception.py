@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from lsm.engine.config import EngineConfig, ProjectorConfig
-from lsm.engine.encoder import EncoderWindow, MediaChunk, lay_out
+from lsm.engine.encoder import EncoderWindow, MediaChunk, Room, lay_out
 from lsm.engine.gguf_header import read_header
 from lsm.engine.media_file import check_file
 from lsm.engine.ports import NewInstance
@@ -27,7 +27,7 @@ class Perception:
 
     @classmethod
     def open(
-        cls, config: EngineConfig, wanted: ProjectorConfig, model: Model, new_instance: NewInstance, fits: Callable[[int], bool]
+        cls, config: EngineConfig, wanted: ProjectorConfig, model: Model, new_instance: NewInstance, room: Room
     ) -> Perception:
         """Load the projector beside the model.
 
@@ -45,7 +45,7 @@ class Perception:
             opened.append(_open(config, wanted, model))
             return opened[0]
 
-        encoder = EncoderWindow(new_instance(ENCODER, "encoder"), model.memory, fits, wanted.on_demand)
+        encoder = EncoderWindow(new_instance(ENCODER, "encoder"), model.memory, room, wanted.on_demand)
         try:
             encoder.arrive(open_projector, size_bytes)
         except BaseException:

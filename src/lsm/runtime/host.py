@@ -35,6 +35,7 @@ from lsm.native.memory import set_shadow
 from lsm.runtime.changes import Changes
 from lsm.runtime.device_budget import device_budget
 from lsm.runtime.embedding import embed_all
+from lsm.runtime.encoder_room import EncoderRoom
 from lsm.runtime.engine_settings import engine_config
 from lsm.runtime.engine_thread import EngineThread
 from lsm.runtime.executor import Executor, Observer
@@ -317,16 +318,8 @@ def _owner(
         return Executor(machine, f"{source.alias}/{subject}", observer)
 
     def make_engine(send: Any, receive: Any) -> EngineThread:
-        trio_token = trio.lowlevel.current_trio_token()
-
-        def fits(size_bytes: int) -> bool:
-            """Asked on the engine's thread; the ledger is the owner's."""
-            try:
-                return trio.from_thread.run_sync(owner.room.grow, "encoder", size_bytes, trio_token=trio_token)
-            except trio.RunFinishedError:
-                return False
-
-        engine = Engine(engine_config(source, settings), next(_memory_owners), new_instance, fits=fits)
+        room = EncoderRoom(lambda: owner.room, trio.lowlevel.current_trio_token())
+        engine = Engine(engine_config(source, settings), next(_memory_owners), new_instance, room=room)
         thread = EngineThread(engine, source.alias, send, receive)
         exits.push_async_callback(thread.stop)
         return thread

@@ -11,6 +11,7 @@ import os
 import socket
 import stat
 from collections.abc import Iterable, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -86,21 +87,25 @@ async def _follow(pool: httpcore.AsyncConnectionPool, url: str) -> bytes:
     target = httpcore.URL(url)
     for _ in range(MAX_REDIRECTS + 1):
         async with pool.stream("GET", target, headers={"User-Agent": "lsm-server", "Accept": "*/*"}) as response:
-            location = dict(response.headers).get(b"location") if 300 <= response.status < 400 else None
+            headers = {name.lower(): value for name, value in response.headers}
+            location = headers.get(b"location") if 300 <= response.status < 400 else None
             if location is None:
-                return await _body(response)
+                return await _body(response, headers.get(b"content-length", b"0"))
         target = _joined(target, location.decode("ascii"))
     raise _failed(f"more than {MAX_REDIRECTS} redirects")
 
 
-async def _body(response: Any) -> bytes:
+async def _body(response: Any, claimed_bytes: bytes) -> bytes:
     if not 200 <= response.status < 300:
         raise _failed(f"the answer was {response.status}")
+    if int(claimed_bytes) > MAX_BYTES:  # httpcore leaves a body that is not read to its end to the collector
+        raise _failed(f"it is larger than {MAX_BYTES >> 20} MiB")
     data = bytearray()
-    async for piece in response.aiter_stream():
-        data += piece
-        if len(data) > MAX_BYTES:
-            raise _failed(f"it is larger than {MAX_BYTES >> 20} MiB")
+    async with aclosing(response.aiter_stream()) as pieces:
+        async for piece in pieces:
+            data += piece
+            if len(data) > MAX_BYTES:
+                raise _failed(f"it is larger than {MAX_BYTES >> 20} MiB")
     return bytes(data)
 
 

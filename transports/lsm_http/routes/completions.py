@@ -10,10 +10,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from lsm.api import MediaPrompt
 from lsm.errors import InvalidRequest, NotSupported
 from lsm_http.answer import Answer, AnswerStream, whole
 from lsm_http.bodies import Completion, Generation
 from lsm_http.context import Context, read
+from lsm_http.media import media_prompt
 from lsm_http.openai_format import CompletionFormat, Format
 from lsm_http.options import check_tokens
 from lsm_http.sse import interval_s
@@ -38,17 +40,15 @@ async def respond(context: Context, body: Generation, answer: Answer, format: Fo
     return AnswerStream(answer, format, include_usage, interval_s(body.sse_ping_interval, context.settings.sse_ping_interval_s))
 
 
-def prompt_of(prompt: Any, n_vocab: int, context: Context, alias: str) -> str | tuple[int, ...]:
-    """A text; token ids; texts and ids mixed; or a list with one of these."""
+def prompt_of(prompt: Any, n_vocab: int, context: Context, alias: str) -> str | tuple[int, ...] | MediaPrompt:
+    """A text; token ids; texts and ids mixed; a text with images and sound; or a list with one of these."""
     match prompt:
         case None | "" | []:
             raise InvalidRequest("must not be empty", "prompt")
         case str():
             return prompt
         case {"prompt_string": str(text), **rest}:
-            if rest.get("multimodal_data"):
-                raise NotSupported("Field 'prompt': multimodal data is not supported by this model")
-            return text
+            return media_prompt(text, rest["multimodal_data"], "prompt") if rest.get("multimodal_data") else text
         case [str() | list() | dict() as only]:
             return prompt_of(only, n_vocab, context, alias)
         case list() if all(isinstance(item, (str, list, dict)) for item in prompt):

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.routing import Route
 
-from lsm.api import Infill, ModelInfo, Options
+from lsm.api import Infill, MediaPrompt, ModelInfo, Options, Prompt
 from lsm.errors import InvalidRequest
 from lsm_http.bodies import Completion, Generation
 from lsm_http.context import Context, read
@@ -25,8 +25,7 @@ def make_routes(context: Context) -> list[Route]:
         options = await context.work(request, partial(context.options, body, model, facts))
         prompt = await context.work(request, partial(prompt_of, body.prompt, facts.n_vocab, context, model.alias))
         answer = context.host.generate(model.alias, prompt, options)
-        text = prompt if isinstance(prompt, str) else context.host.detokenize(model.alias, prompt)
-        return await respond(context, body, answer, _format(model, text, options, body))
+        return await respond(context, body, answer, _format(model, _text_of(prompt, context, model.alias), options, body))
 
     async def infill(request: Request) -> Any:
         body = await read(request, InfillBody)
@@ -40,6 +39,15 @@ def make_routes(context: Context) -> list[Route]:
         *(Route(path, completion, methods=["POST"]) for path in ("/completion", "/completions")),
         Route("/infill", infill, methods=["POST"]),
     ]
+
+
+def _text_of(prompt: Prompt, context: Context, alias: str) -> str:
+    match prompt:
+        case str():
+            return prompt
+        case MediaPrompt(text, _):
+            return text
+    return context.host.detokenize(alias, prompt)
 
 
 def _format(model: ModelInfo, prompt: str, options: Options, body: Generation) -> NativeFormat:
