@@ -25,7 +25,7 @@ GREEDY = Options(max_tokens=4, sampling=Sampling(temperature=0, ignore_eos=True)
 async def seeing(tmp_path: Path, **settings: object) -> AsyncIterator[Host]:
     model = tiny_models.write_llama(tmp_path / "eyes.gguf")
     projector = tiny_projectors.write_llava(tmp_path / "mmproj.gguf")
-    media = MediaSettings(mmproj_paths=(projector,), mmproj_ondemand=True, path=tmp_path)
+    media = MediaSettings(mmproj_paths=(projector,), mmproj_ondemand=True, media_path=tmp_path)
     given = {"model_paths": (model,), "n_ctx": 256, "n_parallel": 2, "threads": 1, "arena": tmp_path / "arena", "media": media}
     with trio.fail_after(LIMIT_S):
         async with open_host(Settings(**(given | settings))) as host:  # type: ignore[arg-type]

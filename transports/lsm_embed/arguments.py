@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lsm.api import ChatRequest
+from lsm.api import ChatRequest, MediaPrompt
 from lsm.errors import InvalidRequest
 from lsm_embed.answer import Tokens
 from lsm_embed.values import is_encodable
@@ -29,8 +29,10 @@ def text_of(text: Any, name: str) -> str:
     return text
 
 
-def prompt_of(prompt: Any) -> str | tuple[int, ...]:
+def prompt_of(prompt: Any) -> str | tuple[int, ...] | MediaPrompt:
     """Raises `InvalidRequest`: neither a text nor token ids."""
+    if isinstance(prompt, MediaPrompt):
+        return prompt
     return text_of(prompt, "prompt") if isinstance(prompt, str) else ids_of(prompt, "prompt", PROMPT)
 
 

@@ -86,8 +86,8 @@ def _check_media(settings: Settings) -> None:
         raise ConfigError(
             f"--image-min-tokens {media.image_min_tokens} is more than --image-max-tokens {media.image_max_tokens}: lower the first"
         )
-    if media.path is not None and not media.path.is_dir():
-        raise ConfigError(f"--media-path {media.path}: there is no such folder")
+    if media.media_path is not None and not media.media_path.is_dir():
+        raise ConfigError(f"--media-path {media.media_path}: there is no such folder")
 
 
 def _check_names(settings: Settings) -> None:

@@ -79,7 +79,7 @@ class MediaSettings:
         default_text="the projector's",
         help="likewise: shrink larger ones",
     )
-    batch_max_tokens: int = setting(
+    mtmd_batch_max_tokens: int = setting(
         "--mtmd-batch-max-tokens",
         group=GROUP,
         read=Whole(1, 2**20),
@@ -88,7 +88,7 @@ class MediaSettings:
         unit="tokens",
         help="most tokens of images that are encoded in one go; a single image may have more",
     )
-    path: Path | None = setting(
+    media_path: Path | None = setting(
         "--media-path",
         group=GROUP,
         read=FilePath("DIR"),
@@ -96,7 +96,7 @@ class MediaSettings:
         default_text="none",
         help="folder from which requests may name files as file://NAME",
     )
-    private_urls: bool = switch(
+    media_private_urls: bool = switch(
         "--media-private-urls",
         group=GROUP,
         default=False,

@@ -49,5 +49,5 @@ def _projector(source: ModelSource, media: MediaSettings) -> ProjectorConfig | N
         device=media.encodes_on,
         image_min_tokens=media.image_min_tokens,
         image_max_tokens=media.image_max_tokens,
-        batch_max_tokens=media.batch_max_tokens,
+        batch_max_tokens=media.mtmd_batch_max_tokens,
     )

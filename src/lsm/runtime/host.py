@@ -164,7 +164,7 @@ class LocalHost:
         render = partial(self._template(owner).render, chat, media)
         is_long = sum(map(_length, chat.messages)) > LONG_TEXT
         text = await trio.to_thread.run_sync(render) if is_long else render()
-        files = await fetch_all(media.sources, self._settings.media.path, private_urls=self._settings.media.private_urls)
+        files = await fetch_all(media.sources, self._settings.media.media_path, private_urls=self._settings.media.media_private_urls)
         async with self.generate(model, MediaPrompt(text, files) if files else text, options) as answer:
             yield answer
 
