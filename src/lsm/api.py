@@ -29,6 +29,7 @@ from lsm.values import (
     ModelFacts,
     ModelInfo,
     Options,
+    Progress,
     Sampling,
     SlotFile,
     SlotInfo,
@@ -40,10 +41,13 @@ from lsm.values import (
 
 __all__ = [
     "AdapterInfo", "ChatRequest", "Counters", "Embedding", "Finish", "Host", "Infill", "MediaPrompt", "ModelFacts", "ModelInfo",
-    "Options", "Sampling", "Settings", "SlotFile", "SlotInfo", "Text", "Timings", "TokenProb", "TokenProbs", "build_info", "open_host",
+    "Options", "Progress", "Sampling", "Settings", "SlotFile", "SlotInfo", "Text", "Timings", "TokenProb",
+    "TokenProbs", "build_info", "open_host",
 ]  # fmt: skip
 
 TextPrompt = str | Sequence[int]  # text, or token ids
+Event = Text | Progress | Finish  # with several choices (`Options.n`) their texts are mixed, and each has its `Finish`
+Events = AbstractAsyncContextManager[AsyncIterator[Event]]
 Prompt = TextPrompt | MediaPrompt  # or text with images and sound
 
 
@@ -106,7 +110,7 @@ class Host(Protocol):
         """The prompt that the model's chat template makes of the conversation."""
         ...
 
-    def generate(self, model: str, prompt: Prompt, options: Options) -> AbstractAsyncContextManager[AsyncIterator[Text | Finish]]:
+    def generate(self, model: str, prompt: Prompt, options: Options) -> Events:
         """Wake the model if it sleeps, decode the prompt, sample.  All text that is ready comes as one `Text`; the last event is `Finish`.
 
         Text prompts are tokenized with the model's BOS if it wants one, special tokens are parsed.
@@ -114,11 +118,11 @@ class Host(Protocol):
         """
         ...
 
-    def chat(self, model: str, chat: ChatRequest, options: Options) -> AbstractAsyncContextManager[AsyncIterator[Text | Finish]]:
+    def chat(self, model: str, chat: ChatRequest, options: Options) -> Events:
         """`render`, fetch the images and sound of the conversation, then `generate`."""
         ...
 
-    def infill(self, model: str, infill: Infill, options: Options) -> AbstractAsyncContextManager[AsyncIterator[Text | Finish]]:
+    def infill(self, model: str, infill: Infill, options: Options) -> Events:
         """What goes into the gap of a text.  `NotSupported`: the model was not trained for that."""
         ...
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lsm.batching import Batching
 from lsm.engine.engine import Engine
 from lsm.engine.shift import shift_range
 from lsm.errors import ConfigError, ContextExceeded
@@ -85,7 +86,7 @@ def by_hand(path: Path, owner: int, n: int, n_ctx: int, n_keep: int) -> list[int
 @pytest.mark.parametrize("n_keep", [0, 5])
 def test_a_full_context_goes_on_as_the_memory_says(tiny_llama: Path, owner: int, n_keep: int) -> None:
     """D.2 context shift: token for token what the same shifts give by hand, several times over."""
-    with loaded(tiny_llama, owner, n_ctx=256, n_parallel=1, context_shift=True, flash_attn="off") as engine:
+    with loaded(tiny_llama, owner, n_ctx=256, n_parallel=1, batching=Batching(context_shift=True), flash_attn="off") as engine:
         n_ctx = engine.slots()[0].n_ctx
         submit(engine, "a", PROMPT, GREEDY, max_tokens=600, n_keep=n_keep)
         outputs = run(engine)
@@ -106,17 +107,18 @@ def test_a_chunk_that_moved_is_used(tiny_llama: Path, owner: int) -> None:
     assert (finish.timings.cache_n, finish.timings.prompt_n, len(tokens(outputs, "b"))) == (38, 2, 4)
 
 
-@pytest.mark.parametrize("setting", [{"context_shift": True}, {"cache_reuse": 8}])
-def test_a_memory_that_cannot_shift_refuses_the_settings(tiny_mamba: Path, owner: int, setting: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    ("setting", "flag"), [({"batching": Batching(context_shift=True)}, "--context-shift"), ({"cache_reuse": 8}, "--cache-reuse")]
+)
+def test_a_memory_that_cannot_shift_refuses_the_settings(tiny_mamba: Path, owner: int, setting: dict[str, object], flag: str) -> None:
     """D.2: not with non-shiftable memory; the message names the flag."""
-    flag = "--" + next(iter(setting)).replace("_", "-")
     with pytest.raises(ConfigError, match=flag), loaded(tiny_mamba, owner, **setting):
         pass
 
 
 def test_the_slot_has_its_own_limit(tiny_llama: Path, owner: int) -> None:
     """S18: np=2, N=64: a prompt of 80 tokens is refused with n_ctx 64."""
-    with loaded(tiny_llama, owner, n_ctx=0, n_parallel=2, n_ctx_per_slot=64) as engine:
+    with loaded(tiny_llama, owner, n_ctx=0, n_parallel=2, batching=Batching(n_ctx_per_slot=64)) as engine:
         assert [slot.n_ctx for slot in engine.slots()] == [64, 64]
         submit(engine, "a", np.full(80, 10, np.int32), GREEDY, max_tokens=1)
         refused = error(run(engine), "a")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lsm.batching import Batching
 from lsm.engine.config import EngineConfig
 from lsm.engine.sizes import pool_size, slot_size
 
@@ -31,7 +32,8 @@ N_CTX_TRAIN = 4096
 )
 def test_sizes(n_ctx: int, n_parallel: int, kv_unified: bool | None, per_slot: int, pool: int, slot: int) -> None:
     """S18: (n_ctx, np, N) -> (pool, per-slot); -np auto is 4 with one cache, explicit -np leaves it divided unless -kvu."""
-    config = EngineConfig(path=Path("x"), n_ctx=n_ctx, n_parallel=n_parallel, kv_unified=kv_unified, n_ctx_per_slot=per_slot)
-    n_pool = pool_size(config.n_ctx, config.n_slots, config.n_ctx_per_slot) or N_CTX_TRAIN
+    batching = Batching(n_ctx_per_slot=per_slot)
+    config = EngineConfig(path=Path("x"), n_ctx=n_ctx, n_parallel=n_parallel, kv_unified=kv_unified, batching=batching)
+    n_pool = pool_size(config.n_ctx, config.n_slots, per_slot) or N_CTX_TRAIN
     n_reach = n_pool if config.shares_cells else n_pool // config.n_slots
-    assert (n_pool, slot_size(n_reach, config.n_ctx_per_slot, N_CTX_TRAIN)) == (pool, slot)
+    assert (n_pool, slot_size(n_reach, per_slot, N_CTX_TRAIN)) == (pool, slot)

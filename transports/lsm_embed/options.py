@@ -23,6 +23,9 @@ class Wishes(TypedDict, total=False):
     cache_prompt: bool | None
     id_slot: int | None  # -1: any
     t_max_predict_ms: int | None  # -1: no limit
+    n_keep: int | None  # tokens that stay at the start when the context shifts; -1: the prompt
+    n_discard: int | None  # tokens that leave then; 0: half of the rest
+    n_cache_reuse: int | None  # shortest chunk of the cache that is moved to where the prompt has it; 0: none
     special: bool | None  # show special tokens in the text
     samplers: Texts | None
     seed: int | None  # -1: random
@@ -71,6 +74,7 @@ ENTRIES: Mapping[str, Setting] = {
     **{entry.name.rpartition(".")[2]: entry for entry in SETTINGS if entry.name.startswith("options.")},
     "id_slot": _of_request_only("options.id_slot", -1, -1),
     "t_max_predict_ms": _of_request_only("options.t_max_predict_ms", -1, -1),
+    "n_discard": _of_request_only("options.n_discard", 0, 0),
     "min_keep": _of_request_only("options.sampling.min_keep", 0, 0),
     "n_probs": _of_request_only("options.sampling.n_probs", 0, 0),
     **{

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any
 
 import trio
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from lsm.api import Finish, Text
+from lsm.api import Finish, Progress, Text
 from lsm.errors import LsmError, ServerError
 from lsm_http.errors import error_body, json_response, server_error, stopping
-from lsm_http.openai_format import Format
+from lsm_http.openai_format import Format, Summary, timings
 from lsm_http.outbox import Outbox, OutboxFull
 from lsm_http.sse import frame, send_outbox
 
@@ -23,21 +25,22 @@ log = logging.getLogger("lsm.http")
 
 MAX_UNSENT_BYTES = 4 * 2**20
 
-Answer = AbstractAsyncContextManager[AsyncIterator[Text | Finish]]
+Event = Text | Progress | Finish
+Answer = AbstractAsyncContextManager[AsyncIterator[Event]]
 
 
 async def whole(answer: Answer, format: Format) -> Response:
-    texts: list[Text] = []
-    finish: Finish | None = None
+    texts: defaultdict[int, list[Text]] = defaultdict(list)
+    finishes: list[Finish] = []
     async with answer as events:
         async for event in events:
             if isinstance(event, Text):
-                texts.append(event)
-            else:
-                finish = event
-    if finish is None:
+                texts[event.index].append(event)
+            elif isinstance(event, Finish):
+                finishes.append(event)
+    if not finishes:
         raise ServerError("the generation ended without saying how")
-    return json_response(format.whole(texts, finish))
+    return json_response(format.whole([(texts[finish.index], finish) for finish in _in_order(finishes)]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,7 @@ class AnswerStream:
 
     answer: Answer
     format: Format
+    n_choices: int
     include_usage: bool
     ping_interval_s: float
     max_unsent_bytes: int = MAX_UNSENT_BYTES
@@ -63,13 +67,13 @@ class AnswerStream:
     async def _fill(self, outbox: Outbox) -> Exception | None:
         """Leaves the generation, and with it the slot, before the client has read everything."""
         is_started = False
+        writer = _Writer(self.format, self.n_choices, self.include_usage)
         try:
             async with self.answer as events:
                 async for event in events:
-                    if not is_started:
-                        _put_all(outbox, self.format.opening())
-                        is_started = True
-                    _put_all(outbox, [self.format.text(event)] if isinstance(event, Text) else self._closing(event))
+                    is_started = True
+                    for chunk in writer.chunks(event):
+                        outbox.put_nowait(frame(chunk))
         except OutboxFull:
             outbox.close(frame(error_body(ServerError("the client reads too slowly; the rest of the answer was dropped"))))
         except Exception as error:
@@ -80,13 +84,43 @@ class AnswerStream:
             outbox.close(self.format.end)
         return None
 
-    def _closing(self, finish: Finish) -> list[dict[str, object]]:
-        return self.format.closing(finish, self.include_usage)
+
+class _Writer:
+    """What each event of an answer becomes in a stream."""
+
+    def __init__(self, format: Format, n_choices: int, include_usage: bool) -> None:
+        self._format = format
+        self._n_choices = n_choices
+        self._include_usage = include_usage
+        self._opened: set[int] = set()
+        self._finishes: list[Finish] = []
+
+    def chunks(self, event: Event) -> list[dict[str, Any]]:
+        match event:
+            case Progress():
+                return [{**self._format.blank(), "prompt_progress": asdict(event)}]
+            case Text():
+                chunk = self._format.text(event)
+                if event.timings is not None:
+                    chunk["timings"] = timings(event.timings)
+                return [*self._opening(event.index), chunk]
+            case Finish():
+                return [*self._opening(event.index), *self._closing(event)]
+
+    def _opening(self, index: int) -> list[dict[str, Any]]:
+        if index in self._opened:
+            return []
+        self._opened.add(index)
+        return self._format.opening(index)
+
+    def _closing(self, finish: Finish) -> list[dict[str, Any]]:
+        self._finishes.append(finish)
+        is_last = len(self._finishes) == self._n_choices
+        return self._format.closing(finish, Summary(_in_order(self._finishes), self._include_usage) if is_last else None)
 
 
-def _put_all(outbox: Outbox, chunks: list[dict[str, object]]) -> None:
-    for chunk in chunks:
-        outbox.put_nowait(frame(chunk))
+def _in_order(finishes: Sequence[Finish]) -> list[Finish]:
+    return sorted(finishes, key=lambda finish: finish.index)
 
 
 def _told(error: Exception) -> LsmError:

@@ -90,16 +90,21 @@ class Generation(msgspec.Struct):
     preserved_tokens: list[str] | None = None
     json_schema: Any = None
     response_format: ResponseFormat | None = None
-    # known, and refused where they would change the answer
+    # more than one answer, and what is told on the way
     n: int | None = None
     n_cmpl: int | None = None
+    timings_per_token: bool | None = None
+    return_progress: bool | None = None
+    # what happens in the cache
+    n_keep: int | None = None
+    n_discard: int | None = None
+    n_cache_reuse: int | None = None
+    # known, and refused where they would change the answer
     echo: bool | None = None
     best_of: int | None = None
     suffix: str | None = None
     n_indent: int | None = None
     lora: Any = None
-    timings_per_token: bool | None = None
-    return_progress: bool | None = None
 
 
 class Completion(Generation):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from lsm.api import Finish, Text, TokenProbs
 from lsm_http.logprobs import entries
-from lsm_http.openai_format import timings
+from lsm_http.openai_format import Choice, Summary, timings
 
 
 @dataclass(slots=True)
@@ -20,30 +21,44 @@ class NativeFormat:
     settings: dict[str, Any]
     with_tokens: bool = False  # in a whole answer; events have theirs anyway
     end: bytes = b""
-    n_predicted: int = 0
-    has_new_line: bool = False
+    n_predicted: Counter[int] = field(default_factory=Counter)  # of each choice, so far
+    with_new_line: set[int] = field(default_factory=set)  # choices
 
-    def whole(self, texts: Sequence[Text], finish: Finish) -> dict[str, Any]:
+    def whole(self, choices: Sequence[Choice]) -> Any:
+        """One object, or a list of them where several answers were asked for."""
+        written = [self._whole_choice(texts, finish) for texts, finish in choices]
+        return written[0] if len(written) == 1 else written
+
+    def _whole_choice(self, texts: Sequence[Text], finish: Finish) -> dict[str, Any]:
         content = "".join(text.text for text in texts)
-        self.has_new_line = "\n" in content
+        self._note_new_line(finish.index, content)
         tokens = [token for text in texts for token in text.tokens] if self.with_tokens else []
         return {**self._last(content, finish), "tokens": tokens, **_probabilities([probs for text in texts for probs in text.probs])}
 
-    def opening(self) -> list[dict[str, Any]]:
+    def opening(self, index: int) -> list[dict[str, Any]]:
         return []
 
-    def text(self, text: Text) -> dict[str, Any]:
-        self.n_predicted += len(text.tokens)
-        self.has_new_line = self.has_new_line or "\n" in text.text
-        chunk = {"index": 0, "content": text.text, "tokens": list(text.tokens), "stop": False, "tokens_predicted": self.n_predicted}
-        return {**chunk, **_probabilities(text.probs)}
+    def blank(self) -> dict[str, Any]:
+        return self._chunk(0, "", ())
 
-    def closing(self, finish: Finish, include_usage: bool) -> list[dict[str, Any]]:
+    def text(self, text: Text) -> dict[str, Any]:
+        self._note_new_line(text.index, text.text)
+        return {**self._chunk(text.index, text.text, text.tokens), **_probabilities(text.probs)}
+
+    def closing(self, finish: Finish, summary: Summary | None) -> list[dict[str, Any]]:
         return [self._last("", finish)]
+
+    def _note_new_line(self, index: int, text: str) -> None:
+        if "\n" in text:
+            self.with_new_line.add(index)
+
+    def _chunk(self, index: int, text: str, tokens: Sequence[int]) -> dict[str, Any]:
+        self.n_predicted[index] += len(tokens)
+        return {"index": index, "content": text, "tokens": list(tokens), "stop": False, "tokens_predicted": self.n_predicted[index]}
 
     def _last(self, content: str, finish: Finish) -> dict[str, Any]:
         return {
-            "index": 0,
+            "index": finish.index,
             "content": content,
             "tokens": [],
             "id_slot": finish.id_slot,
@@ -53,7 +68,7 @@ class NativeFormat:
             "tokens_evaluated": finish.prompt_tokens,
             "generation_settings": self.settings if finish.seed is None else {**self.settings, "seed": finish.seed},
             "prompt": self.prompt,
-            "has_new_line": self.has_new_line,
+            "has_new_line": finish.index in self.with_new_line,
             "truncated": finish.truncated,
             "stop_type": finish.stop_type,
             "stopping_word": finish.stopping_word,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -26,12 +27,14 @@ def finish_reason(finish: Finish) -> str:
     return "length" if finish.stop_type == "limit" else "stop"
 
 
-def usage(finish: Finish) -> dict[str, Any]:
+def usage(finishes: Sequence[Finish]) -> dict[str, Any]:
+    """Of all choices together; they have one prompt."""
+    n_prompt, n_completion = finishes[0].prompt_tokens, sum(finish.completion_tokens for finish in finishes)
     return {
-        "prompt_tokens": finish.prompt_tokens,
-        "completion_tokens": finish.completion_tokens,
-        "total_tokens": finish.prompt_tokens + finish.completion_tokens,
-        "prompt_tokens_details": {"cached_tokens": finish.timings.cache_n},
+        "prompt_tokens": n_prompt,
+        "completion_tokens": n_completion,
+        "total_tokens": n_prompt + n_completion,
+        "prompt_tokens_details": {"cached_tokens": finishes[0].timings.cache_n},
     }
 
 
@@ -50,21 +53,40 @@ def timings(of: Timings) -> dict[str, float]:
     }
 
 
+Choice = tuple[Sequence[Text], Finish]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a stream says when its last choice has ended; `finishes` in the order of the choices."""
+
+    finishes: Sequence[Finish]
+    include_usage: bool
+
+
 class Format(Protocol):
-    """How one answer is written down."""
+    """How the choices of one answer are written down."""
 
     @property
     def end(self) -> bytes:
         """What a stream is closed with."""
         ...
 
-    def whole(self, texts: Sequence[Text], finish: Finish) -> dict[str, Any]: ...
+    def whole(self, choices: Sequence[Choice]) -> Any: ...
 
-    def opening(self) -> list[dict[str, Any]]: ...
+    def opening(self, index: int) -> list[dict[str, Any]]:
+        """Before the first text of a choice."""
+        ...
+
+    def blank(self) -> dict[str, Any]:
+        """A chunk without text, to tell something in."""
+        ...
 
     def text(self, text: Text) -> dict[str, Any]: ...
 
-    def closing(self, finish: Finish, include_usage: bool) -> list[dict[str, Any]]: ...
+    def closing(self, finish: Finish, summary: Summary | None) -> list[dict[str, Any]]:
+        """A choice has ended; with `summary` the last one."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,31 +96,34 @@ class ChatFormat:
     heading: Heading
     end: bytes = DONE
 
-    def whole(self, texts: Sequence[Text], finish: Finish) -> dict[str, Any]:
+    def whole(self, choices: Sequence[Choice]) -> dict[str, Any]:
+        finishes = [finish for _, finish in choices]
+        head = self._head("chat.completion", [self._choice(texts, finish) for texts, finish in choices])
+        return {**head, "usage": usage(finishes), "timings": timings(finishes[0].timings)}
+
+    def _choice(self, texts: Sequence[Text], finish: Finish) -> dict[str, Any]:
         message = {"role": "assistant", "content": "".join(text.text for text in texts)}
         logprobs = chat_logprobs([probs for text in texts for probs in text.probs])
-        choice = {"index": 0, "message": message, "finish_reason": finish_reason(finish), "logprobs": logprobs}
-        return {**self._head("chat.completion", [choice]), "usage": usage(finish), "timings": timings(finish.timings)}
+        return {"index": finish.index, "message": message, "finish_reason": finish_reason(finish), "logprobs": logprobs}
 
-    def opening(self) -> list[dict[str, Any]]:
-        return [self._chunk({"role": "assistant", "content": None})]
+    def opening(self, index: int) -> list[dict[str, Any]]:
+        return [self._chunk(index, {"role": "assistant", "content": None})]
+
+    def blank(self) -> dict[str, Any]:
+        return self._chunk(0, {"role": "assistant", "content": None})
 
     def text(self, text: Text) -> dict[str, Any]:
-        chunk = self._chunk({"content": text.text})
+        chunk = self._chunk(text.index, {"content": text.text})
         if text.probs:
             chunk["choices"][0]["logprobs"] = chat_logprobs(text.probs)
         return chunk
 
-    def closing(self, finish: Finish, include_usage: bool) -> list[dict[str, Any]]:
-        """`timings` is on the very last chunk."""
-        chunks = [self._chunk({}, finish_reason(finish))]
-        if include_usage:
-            chunks.append({**self._head("chat.completion.chunk", []), "usage": usage(finish)})
-        chunks[-1]["timings"] = timings(finish.timings)
-        return chunks
+    def closing(self, finish: Finish, summary: Summary | None) -> list[dict[str, Any]]:
+        chunk = self._chunk(finish.index, {}, finish_reason(finish))
+        return _with_summary(chunk, self._head("chat.completion.chunk", []), summary)
 
-    def _chunk(self, delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
-        return self._head("chat.completion.chunk", [{"index": 0, "delta": delta, "finish_reason": reason}])
+    def _chunk(self, index: int, delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
+        return self._head("chat.completion.chunk", [{"index": index, "delta": delta, "finish_reason": reason}])
 
     def _head(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
         return _head(self.heading, f"chatcmpl-{self.heading.id}", kind, choices)
@@ -110,33 +135,46 @@ class CompletionFormat:
 
     heading: Heading
     end: bytes = DONE
-    n_characters: int = 0  # of the answer, so far
+    n_characters: Counter[int] = field(default_factory=Counter)  # of each choice, so far
 
-    def whole(self, texts: Sequence[Text], finish: Finish) -> dict[str, Any]:
+    def whole(self, choices: Sequence[Choice]) -> dict[str, Any]:
+        finishes = [finish for _, finish in choices]
+        head = self._head([self._whole_choice(texts, finish) for texts, finish in choices])
+        return {**head, "usage": usage(finishes), "timings": timings(finishes[0].timings)}
+
+    def _whole_choice(self, texts: Sequence[Text], finish: Finish) -> dict[str, Any]:
         logprobs = completion_logprobs([probs for text in texts for probs in text.probs], 0)
-        chunk = self._chunk("".join(text.text for text in texts), finish_reason(finish), logprobs)
-        return {**chunk, "usage": usage(finish), "timings": timings(finish.timings)}
+        return _completion_choice(finish.index, "".join(text.text for text in texts), finish_reason(finish), logprobs)
 
-    def opening(self) -> list[dict[str, Any]]:
+    def opening(self, index: int) -> list[dict[str, Any]]:
         return []
 
+    def blank(self) -> dict[str, Any]:
+        return self._head([_completion_choice(0, "")])
+
     def text(self, text: Text) -> dict[str, Any]:
-        logprobs = completion_logprobs(text.probs, self.n_characters)
-        self.n_characters += len(text.text)
-        return self._chunk(text.text, logprobs=logprobs)
+        logprobs = completion_logprobs(text.probs, self.n_characters[text.index])
+        self.n_characters[text.index] += len(text.text)
+        return self._head([_completion_choice(text.index, text.text, logprobs=logprobs)])
 
-    def closing(self, finish: Finish, include_usage: bool) -> list[dict[str, Any]]:
-        chunks = [self._chunk("", finish_reason(finish))]
-        if include_usage:
-            chunks.append({**self._head([]), "usage": usage(finish)})
-        chunks[-1]["timings"] = timings(finish.timings)
-        return chunks
-
-    def _chunk(self, text: str, reason: str | None = None, logprobs: dict[str, Any] | None = None) -> dict[str, Any]:
-        return self._head([{"text": text, "index": 0, "logprobs": logprobs, "finish_reason": reason}])
+    def closing(self, finish: Finish, summary: Summary | None) -> list[dict[str, Any]]:
+        return _with_summary(self._head([_completion_choice(finish.index, "", finish_reason(finish))]), self._head([]), summary)
 
     def _head(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
         return _head(self.heading, f"cmpl-{self.heading.id}", "text_completion", choices)
+
+
+def _completion_choice(index: int, text: str, reason: str | None = None, logprobs: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"text": text, "index": index, "logprobs": logprobs, "finish_reason": reason}
+
+
+def _with_summary(chunk: dict[str, Any], empty: dict[str, Any], summary: Summary | None) -> list[dict[str, Any]]:
+    """`timings` is on the very last chunk."""
+    if summary is None:
+        return [chunk]
+    chunks = [chunk, {**empty, "usage": usage(summary.finishes)}] if summary.include_usage else [chunk]
+    chunks[-1]["timings"] = timings(summary.finishes[0].timings)
+    return chunks
 
 
 def _head(heading: Heading, id: str, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:

@@ -32,6 +32,11 @@ HARD: dict[str, tuple[float, float]] = {
     "max_completion_tokens": (-1, INT32_MAX),
     "max_tokens": (-1, INT32_MAX),
     "id_slot": (-1, INT32_MAX),
+    "n": (1, INT32_MAX),
+    "n_cmpl": (1, INT32_MAX),
+    "n_keep": (-1, INT32_MAX),
+    "n_discard": (0, INT32_MAX),
+    "n_cache_reuse": (0, INT32_MAX),
     "seed": (-1, UINT32_MAX),
     "repeat_last_n": (0, INT32_MAX),
     "dry_allowed_length": (0, INT32_MAX),
@@ -70,7 +75,18 @@ def make_options(body: Generation, defaults: Options, tokenize: Tokenizer, n_voc
         cache_prompt=_first(body.cache_prompt, defaults.cache_prompt),
         id_slot=_first(body.id_slot, defaults.id_slot),
         t_max_predict_ms=_first(body.t_max_predict_ms, defaults.t_max_predict_ms),
+        n=n_choices(body),
+        n_keep=_first(body.n_keep, defaults.n_keep),
+        n_discard=_first(body.n_discard, defaults.n_discard),
+        n_cache_reuse=_first(body.n_cache_reuse, defaults.n_cache_reuse),
+        return_progress=bool(body.stream and body.return_progress),
+        timings_per_token=bool(body.stream and body.timings_per_token),
     )
+
+
+def n_choices(body: Generation) -> int:
+    """How many answers are asked for; the engine knows how many there can be."""
+    return _first(body.n_cmpl, body.n, 1)
 
 
 def check_tokens(tokens: Sequence[int], n_vocab: int, field: str) -> tuple[int, ...]:

@@ -22,24 +22,20 @@ def refuse_unsupported(body: Generation) -> None:
 
 
 def _check_counts(body: Generation) -> None:
-    for name in ("n", "n_cmpl", "best_of"):
-        value = getattr(body, name)
-        if value is not None and value < 1:
-            raise InvalidRequest("Value must be at least 1", name)
+    best_of, n = body.best_of, body.n_cmpl or body.n or 1
+    if best_of is not None and best_of < n:
+        raise InvalidRequest(f"Value must be at least {n}, the number of answers", "best_of")
+    if best_of is not None and best_of > n:
+        raise NotSupported("Field 'best_of': this server does not choose among answers; ask for all of them with 'n'")
 
 
 def _generation_uses(body: Generation) -> dict[str, bool]:
     """Field, and whether the request uses it."""
     return {
-        "n": (body.n or 1) > 1,
-        "n_cmpl": (body.n_cmpl or 1) > 1,
-        "best_of": (body.best_of or 1) > 1,
         "echo": bool(body.echo),
         "suffix": bool(body.suffix),
         "n_indent": (body.n_indent or 0) > 0,
         "lora": bool(body.lora),
-        "timings_per_token": bool(body.timings_per_token),
-        "return_progress": bool(body.return_progress),
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from lsm.batching import Batching
 from lsm.config.media import MediaSettings
 from lsm.config.settings import Settings
 from lsm.keeping import Keeping
@@ -22,6 +23,7 @@ def build_settings(values: Mapping[str, Any]) -> Settings:
         loading=replace(Loading(), **_under("loading.", values)),
         placing=replace(Placing(), **_under("placing.", values)),
         computing=replace(Computing(), **_under("computing.", values)),
+        batching=replace(Batching(), **_under("batching.", values)),
         keeping=replace(Keeping(), **_under("keeping.", values)),
         steering=replace(Steering(), **_under("steering.", values)),
         **_under("", values),

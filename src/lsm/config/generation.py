@@ -147,6 +147,21 @@ GENERATION: tuple[Setting, ...] = (
         constants={"--cache-prompt": "on", "--no-cache-prompt": "off"},
         help="reuse the part of a prompt that a slot holds already",
     ),
+    _option(
+        "n_cache_reuse",
+        "--cache-reuse",
+        read=COUNT,
+        env="LLAMA_ARG_CACHE_REUSE",
+        unit="tokens",
+        help="move chunks of at least this length to where a prompt has them; 0 is off; not with every model",
+    ),
+    _option(
+        "n_keep",
+        "--keep",
+        read=Whole(-1),
+        unit="tokens",
+        help="tokens that stay at the start when --context-shift drops older ones; -1 keeps the prompt",
+    ),
 )
 
 

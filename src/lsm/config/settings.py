@@ -8,6 +8,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from lsm.batching import Batching
+from lsm.config.batching import BATCHING
 from lsm.config.checks import check_together
 from lsm.config.generation import GENERATION, with_model_defaults
 from lsm.config.keeping import KEEPING
@@ -169,15 +171,6 @@ class Settings:
         env="LLAMA_ARG_THREADS_BATCH",
         help="CPU threads for prompts; -1: the same as -t",
     )
-    slot_prompt_similarity: float = setting(
-        "-sps",
-        "--slot-prompt-similarity",
-        group=CONTEXT,
-        read=Number(0.0, 1.0),
-        default=0.1,
-        help="a slot is chosen for its content if it shares more than this part of the prompt; 0 is off",
-    )
-
     arena: Path | None = setting(
         "--arena",
         group=SHARING,
@@ -254,6 +247,7 @@ class Settings:
     loading: Loading = field(default_factory=Loading)
     placing: Placing = field(default_factory=Placing)
     computing: Computing = field(default_factory=Computing)
+    batching: Batching = field(default_factory=Batching)
     keeping: Keeping = field(default_factory=Keeping)
     steering: Steering = field(default_factory=Steering)
 
@@ -390,6 +384,6 @@ class Settings:
         return tuple(map(ModelSource, self.model_paths, names, projectors))
 
 
-SETTINGS: tuple[Setting, ...] = (*settings_of(Settings), *MEDIA, *PLACING, *TUNING, *STEERING, *KEEPING, *GENERATION)
+SETTINGS: tuple[Setting, ...] = (*settings_of(Settings), *MEDIA, *PLACING, *TUNING, *STEERING, *BATCHING, *KEEPING, *GENERATION)
 BY_SPELLING = {spelling: entry for entry in SETTINGS for spelling in entry.spellings}
 GROUPS: tuple[str, ...] = tuple(dict.fromkeys(entry.group for entry in SETTINGS))

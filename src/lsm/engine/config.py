@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lsm.batching import Batching
 from lsm.engine.sizes import pool_size
 from lsm.engine.threads import usable_cores
 from lsm.keeping import Keeping
@@ -38,11 +39,9 @@ class EngineConfig:
 
     n_ctx: positions in the KV cache; 0: as many as the model was trained for.
     n_parallel: slots; -1: four.  kv_unified: one cache that all slots share, so that one alone may use all of `n_ctx`, rather than an equal
-    part for each; None: shared if n_parallel is -1.  n_ctx_per_slot: the most positions of one slot, and without `n_ctx` the size of the
-    cache, times the slots; 0: as many as there are.
+    part for each; None: shared if n_parallel is -1.
     threads: -1: the cores this process may use; threads_batch, for prompts: -1: the same.
-    context_shift: a full slot drops its older tokens and goes on.  cache_reuse: not 0 if requests will ask for chunks of the cache to be
-    moved; then the memory must be able to.  cont_batching: prompts join batches that have tokens of answers.
+    cache_reuse: not 0 if requests will ask for chunks of the cache to be moved (`n_cache_reuse`); then the memory must be able to.
     sampling: what requests get that do not say otherwise, to be held against the vocabulary.
     """
 
@@ -50,7 +49,6 @@ class EngineConfig:
     n_ctx: int = 0
     n_parallel: int = -1
     kv_unified: bool | None = None
-    n_ctx_per_slot: int = 0
     n_batch: int = 512
     n_ubatch: int = 512
     threads: int = -1
@@ -59,10 +57,8 @@ class EngineConfig:
     cache_type_k: str = "f16"
     cache_type_v: str = "f16"
     swa_full: bool = False
-    slot_prompt_similarity: float = 0.1
-    context_shift: bool = False
+    batching: Batching = Batching()
     cache_reuse: int = 0
-    cont_batching: bool = True
     sampling: Sampling = Sampling()
     loading: Loading = Loading()
     placing: Placing = Placing()
@@ -74,7 +70,7 @@ class EngineConfig:
 
     def sized(self) -> EngineConfig:
         """The same with the size of the cache that `n_ctx_per_slot` asks for."""
-        return replace(self, n_ctx=pool_size(self.n_ctx, self.n_slots, self.n_ctx_per_slot))
+        return replace(self, n_ctx=pool_size(self.n_ctx, self.n_slots, self.batching.n_ctx_per_slot))
 
     @property
     def n_slots(self) -> int:

@@ -15,7 +15,7 @@ from lsm.native.rollback import N_TOKENS, Rollback, probe_memory
 
 
 def n_ctx_slot(config: EngineConfig, model: Model, context: Context) -> int:
-    return slot_size(context.n_ctx_seq, config.n_ctx_per_slot, model.n_ctx_train)
+    return slot_size(context.n_ctx_seq, config.batching.n_ctx_per_slot, model.n_ctx_train)
 
 
 def make_limits(config: EngineConfig, model: Model, context: Context) -> Limits:
@@ -33,7 +33,7 @@ def make_limits(config: EngineConfig, model: Model, context: Context) -> Limits:
         n_batch=context.n_batch,
         n_swa=n_swa,
         shares_cells=config.shares_cells,
-        similarity_min=config.slot_prompt_similarity,
+        similarity_min=config.batching.slot_prompt_similarity,
         can_trim=can_trim,
         state_shape=None if probed.state is None else learn_shape(probed.state, N_TOKENS),
         cache_limit_bytes=0 if config.computing.embeds or rollback is Rollback.NO else config.keeping.cache_limit_bytes,
@@ -49,15 +49,15 @@ def make_limits(config: EngineConfig, model: Model, context: Context) -> Limits:
         generates=context.has_memory,
         decoder_start=model.decoder_start if model.has_decoder else None,
         embedding=embedding_limits(context) if config.computing.embeds else None,
-        context_shift=config.context_shift,
+        context_shift=config.batching.context_shift,
         can_shift=can_shift,
         adds_bos=model.vocab.add_bos,
-        cont_batching=config.cont_batching,
+        cont_batching=config.batching.cont_batching,
     )
 
 
 def _check_shifts(config: EngineConfig, can_shift: bool) -> None:
-    if config.context_shift and not can_shift:
+    if config.batching.context_shift and not can_shift:
         raise ConfigError("--context-shift: the memory of this model cannot move tokens; without it answers end where the context does")
     if config.cache_reuse and not can_shift:
         raise ConfigError("--cache-reuse: the memory of this model cannot move tokens; without it common beginnings are reused")

@@ -56,6 +56,7 @@ from lsm.values import (
     ModelFacts,
     ModelInfo,
     Options,
+    Progress,
     SlotFile,
     SlotInfo,
     Text,
@@ -143,7 +144,7 @@ class LocalHost:
         yield states()
 
     @asynccontextmanager
-    async def generate(self, model: str, prompt: Prompt, options: Options) -> AsyncIterator[AsyncIterator[Text | Finish]]:
+    async def generate(self, model: str, prompt: Prompt, options: Options) -> AsyncIterator[AsyncIterator[Text | Progress | Finish]]:
         owner = self._owner(model)
         if isinstance(prompt, MediaPrompt):
             tokens, media = await trio.to_thread.run_sync(owner.perception.tokenize, prompt.text, prompt.files)
@@ -158,7 +159,7 @@ class LocalHost:
             owner.cancel(answer)
 
     @asynccontextmanager
-    async def chat(self, model: str, chat: ChatRequest, options: Options) -> AsyncIterator[AsyncIterator[Text | Finish]]:
+    async def chat(self, model: str, chat: ChatRequest, options: Options) -> AsyncIterator[AsyncIterator[Text | Progress | Finish]]:
         owner = self._owner(model)
         media = _media_parts(owner)
         render = partial(self._template(owner).render, chat, media)
@@ -169,7 +170,7 @@ class LocalHost:
             yield answer
 
     @asynccontextmanager
-    async def infill(self, model: str, infill: Infill, options: Options) -> AsyncIterator[AsyncIterator[Text | Finish]]:
+    async def infill(self, model: str, infill: Infill, options: Options) -> AsyncIterator[AsyncIterator[Text | Progress | Finish]]:
         vocab, facts = self._loaded(model)
         suffix_first = self._settings.computing.spm_infill
         make = partial(infill_prompt, vocab, infill, facts.n_ctx_slot, options.max_tokens, suffix_first)

@@ -12,7 +12,7 @@ from lsm_http.errors import error_body, error_response
 from lsm_http.logprobs import LOWEST, entries
 from lsm_http.metrics_text import exposition
 from lsm_http.native_format import NativeFormat
-from lsm_http.openai_format import ChatFormat, CompletionFormat, Heading, timings
+from lsm_http.openai_format import ChatFormat, CompletionFormat, Heading, Summary, timings
 from lsm_http.sse import frame
 from starlette.datastructures import Headers
 
@@ -22,16 +22,16 @@ from lsm.errors import ContextExceeded, InvalidRequest, ModelLoading, NotFound
 HEADING = Heading("m", 5, "lsm-1", "ID")
 
 
-def finish(stop_type: Any = "eos") -> Finish:
+def finish(stop_type: Any = "eos", index: int = 0) -> Finish:
     return Finish(
-        stop_type=stop_type, stopping_word="", truncated=False, id_slot=0, prompt_tokens=10, completion_tokens=4,
+        index=index, stop_type=stop_type, stopping_word="", truncated=False, id_slot=0, prompt_tokens=10, completion_tokens=4,
         timings=Timings(cache_n=8, prompt_n=2, prompt_ms=4.0, predicted_n=4, predicted_ms=2.0),
     )  # fmt: skip
 
 
 def test_chat_answer() -> None:
     """B.4: the whole body."""
-    body = ChatFormat(HEADING).whole([Text("he", (1,)), Text("llo", (2,))], finish())
+    body = ChatFormat(HEADING).whole([([Text("he", (1,)), Text("llo", (2,))], finish())])
     assert {name: body[name] for name in ("id", "object", "created", "model", "system_fingerprint")} == {
         "id": "chatcmpl-ID", "object": "chat.completion", "created": 5, "model": "m", "system_fingerprint": "lsm-1",
     }  # fmt: skip
@@ -46,7 +46,7 @@ def test_chat_answer() -> None:
 def test_chat_stream() -> None:
     """B.4: role first, then content, then the reason; usage on its own chunk; timings on the last one."""
     format = ChatFormat(HEADING)
-    chunks = [*format.opening(), format.text(Text("hi", (1,))), *format.closing(finish(), include_usage=True)]
+    chunks = [*format.opening(0), format.text(Text("hi", (1,))), *format.closing(finish(), Summary([finish()], include_usage=True))]
     deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
     assert deltas == [{"role": "assistant", "content": None}, {"content": "hi"}, {}]
     assert [choice["finish_reason"] for chunk in chunks for choice in chunk["choices"]] == [None, None, "stop"]
@@ -56,17 +56,17 @@ def test_chat_stream() -> None:
 
 def test_without_include_usage_the_last_chunk_has_the_reason() -> None:
     """B.4: no usage chunk unless asked for."""
-    (chunk,) = ChatFormat(HEADING).closing(finish("limit"), include_usage=False)
+    (chunk,) = ChatFormat(HEADING).closing(finish("limit"), Summary([finish("limit")], include_usage=False))
     assert chunk["choices"][0]["finish_reason"] == "length" and "timings" in chunk and "usage" not in chunk
 
 
 def test_text_completion() -> None:
     """B.3: the whole body and the chunks."""
     format = CompletionFormat(HEADING)
-    body = format.whole([Text("a", (1,)), Text("b", (2,))], finish("word"))
+    body = format.whole([([Text("a", (1,)), Text("b", (2,))], finish("word"))])
     assert body["object"] == "text_completion"
     assert body["choices"] == [{"text": "ab", "index": 0, "logprobs": None, "finish_reason": "stop"}]
-    assert format.opening() == []
+    assert format.opening(0) == []
     assert format.text(Text("a", (1,)))["choices"] == [{"text": "a", "index": 0, "logprobs": None, "finish_reason": None}]
 
 
@@ -102,7 +102,7 @@ def test_chat_log_probabilities() -> None:
     """B.4 logprobs: the content of a choice, whole and streamed."""
     format = ChatFormat(HEADING)
     texts = [Text("a", (7,), PROBS[:1]), Text(" b", (9,), PROBS[1:])]
-    assert format.whole(texts, finish())["choices"][0]["logprobs"] == {"content": CONTENT}
+    assert format.whole([(texts, finish())])["choices"][0]["logprobs"] == {"content": CONTENT}
     assert [format.text(text)["choices"][0]["logprobs"] for text in texts] == [{"content": CONTENT[:1]}, {"content": CONTENT[1:]}]
 
 
@@ -110,7 +110,7 @@ def test_completion_log_probabilities() -> None:
     """B.3 logprobs: OpenAI's four lists beside the content; the offset goes on from chunk to chunk."""
     format = CompletionFormat(HEADING)
     texts = [Text("a", (7,), PROBS[:1]), Text(" b", (9,), PROBS[1:])]
-    assert format.whole(texts, finish())["choices"][0]["logprobs"] == {
+    assert format.whole([(texts, finish())])["choices"][0]["logprobs"] == {
         "content": CONTENT, "tokens": ["a", " b"], "token_logprobs": [-0.5, -1.5], "top_logprobs": [{"a": -0.5, "": LOWEST}, {}],
         "text_offset": [0, 1],
     }  # fmt: skip
@@ -120,11 +120,43 @@ def test_completion_log_probabilities() -> None:
 def test_native_log_probabilities_and_the_seed() -> None:
     """B.2: completion_probabilities, whole and streamed; generation_settings tell the seed that was drawn."""
     texts = [Text("a", (7,), PROBS[:1]), Text(" b", (9,), PROBS[1:])]
-    whole = NativeFormat("m", "hello", {"seed": 0xFFFFFFFF}).whole(texts, replace(finish(), seed=42))
+    whole = NativeFormat("m", "hello", {"seed": 0xFFFFFFFF}).whole([(texts, replace(finish(), seed=42))])
     assert whole["completion_probabilities"] == CONTENT and whole["generation_settings"]["seed"] == 42
     format = NativeFormat("m", "hello", {})
     assert [format.text(text)["completion_probabilities"] for text in texts] == [CONTENT[:1], CONTENT[1:]]
     assert "completion_probabilities" not in format.text(Text("a", (7,)))
+
+
+CHOICES = [([Text("a", (1,))], finish("limit")), ([Text("b\n", (2,), (), 1)], finish(index=1))]
+
+
+def test_several_choices_in_one_body() -> None:
+    """B.2 n: choices with their index and reason; the prompt counts once, the answers together."""
+    chat, text = ChatFormat(HEADING).whole(CHOICES), CompletionFormat(HEADING).whole(CHOICES)
+    assert [(c["index"], c["message"]["content"], c["finish_reason"]) for c in chat["choices"]] == [(0, "a", "length"), (1, "b\n", "stop")]
+    assert [(c["index"], c["text"], c["finish_reason"]) for c in text["choices"]] == [(0, "a", "length"), (1, "b\n", "stop")]
+    assert chat["usage"] == text["usage"] == {
+        "prompt_tokens": 10, "completion_tokens": 8, "total_tokens": 18, "prompt_tokens_details": {"cached_tokens": 8},
+    }  # fmt: skip
+    native = NativeFormat("m", "hello", {}).whole(CHOICES)
+    assert [(one["index"], one["content"], one["has_new_line"]) for one in native] == [(0, "a", False), (1, "b\n", True)]
+
+
+@pytest.mark.parametrize("format", [ChatFormat(HEADING), CompletionFormat(HEADING)])
+def test_several_choices_in_one_stream(format: ChatFormat | CompletionFormat) -> None:
+    """B.2 n: each chunk has its index; usage and timings come once, with the last end."""
+    first, last = finish(index=1), finish("limit")
+    chunks = [*format.closing(first, None), *format.closing(last, Summary([last, first], include_usage=True))]
+    assert [choice["index"] for chunk in chunks for choice in chunk["choices"]] == [1, 0]
+    assert [("usage" in chunk, "timings" in chunk) for chunk in chunks] == [(False, False), (False, False), (True, True)]
+    assert chunks[-1]["usage"]["completion_tokens"] == 8
+
+
+def test_the_offsets_of_each_choice_are_its_own() -> None:
+    """B.3 logprobs: characters of this answer."""
+    format = CompletionFormat(HEADING)
+    texts = [Text("a", (7,), PROBS[:1], index) for index in (0, 1, 1)]
+    assert [format.text(text)["choices"][0]["logprobs"]["text_offset"] for text in texts] == [[0], [0], [1]]
 
 
 def test_timings_and_their_rates() -> None:

@@ -187,7 +187,7 @@ async def test_a_silent_stream_is_kept_open_by_pings(autojump_clock: trio.testin
     async def send(message: Message) -> None:
         sent.append(message.get("body", b""))
 
-    stream = AnswerStream(host.generate("one", "x[stall]", Options()), CompletionFormat(Heading("one", 0, "")), False, ping_interval_s=30.0)
+    stream = AnswerStream(host.generate("one", "x[stall]", Options()), CompletionFormat(Heading("one", 0, "")), 1, False, 30.0)
     with trio.move_on_after(100):
         await stream({"type": "http"}, _never, send)
     assert sent[2:5] == [b":\n\n"] * 3
@@ -203,7 +203,7 @@ async def test_ready_text_goes_out_in_one_piece() -> None:
         sent.append(message.get("body", b""))
         await gate.wait()  # the socket takes nothing until the generation is over
 
-    stream = AnswerStream(host.generate("one", "abcdefgh", Options()), CompletionFormat(Heading("one", 0, "")), False, 30.0)
+    stream = AnswerStream(host.generate("one", "abcdefgh", Options()), CompletionFormat(Heading("one", 0, "")), 1, False, 30.0)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(stream, {"type": "http"}, _never, send)
         await trio.testing.wait_all_tasks_blocked()

@@ -20,8 +20,8 @@ TOOL = {"type": "function", "function": {"name": "f"}}
 @pytest.mark.parametrize(
     "body",
     [
-        {"n": 2}, {"n_cmpl": 2}, {"best_of": 2}, {"echo": True}, {"suffix": "x"}, {"n_indent": 2}, {"lora": [{"id": 0, "scale": 1}]},
-        {"timings_per_token": True}, {"return_progress": True}, {"tools": [TOOL]}, {"tools": [TOOL], "tool_choice": "required"},
+        {"best_of": 2}, {"echo": True}, {"suffix": "x"}, {"n_indent": 2}, {"lora": [{"id": 0, "scale": 1}]},
+        {"tools": [TOOL]}, {"tools": [TOOL], "tool_choice": "required"},
         {"reasoning_format": "deepseek"}, {"reasoning_budget_tokens": 5}, {"thinking_budget_tokens": 0}, {"reasoning_control": True},
     ],
     ids=json.dumps,
@@ -35,7 +35,7 @@ def test_what_would_change_the_answer_is_refused_by_name(body: dict[str, Any]) -
 @pytest.mark.parametrize(
     "body",
     [
-        {"n": 1}, {"echo": False},
+        {"n": 1}, {"n": 2}, {"n_cmpl": 2, "best_of": 2}, {"echo": False}, {"timings_per_token": True}, {"return_progress": True},
         {"tools": []}, {"tools": [TOOL], "tool_choice": "none"}, {"tool_choice": "auto"}, {"reasoning_format": "auto"},
         {"lora": []}, {"thinking_budget_tokens": -1}, {"user": "me", "store": True, "metadata": {}},
     ],
@@ -49,7 +49,8 @@ def test_what_changes_nothing_passes(body: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"n": 0}, "at least 1"),
+        ({"best_of": 0}, "at least 1"),
+        ({"best_of": 2, "n": 3}, "at least 3"),
     ],
 )
 def test_contradictions_are_bad_requests(body: dict[str, Any], message: str) -> None:

@@ -17,7 +17,7 @@ from lsm_http.bodies import Completion, Generation
 from lsm_http.context import Context, read
 from lsm_http.media import media_prompt
 from lsm_http.openai_format import CompletionFormat, Format
-from lsm_http.options import check_tokens
+from lsm_http.options import check_tokens, n_choices
 from lsm_http.sse import interval_s
 
 
@@ -37,7 +37,9 @@ async def respond(context: Context, body: Generation, answer: Answer, format: Fo
     if not body.stream:
         return await whole(answer, format)
     include_usage = body.stream_options is not None and bool(body.stream_options.include_usage)
-    return AnswerStream(answer, format, include_usage, interval_s(body.sse_ping_interval, context.settings.sse_ping_interval_s))
+    return AnswerStream(
+        answer, format, n_choices(body), include_usage, interval_s(body.sse_ping_interval, context.settings.sse_ping_interval_s)
+    )
 
 
 def prompt_of(prompt: Any, n_vocab: int, context: Context, alias: str) -> str | tuple[int, ...] | MediaPrompt:

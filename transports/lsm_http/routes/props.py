@@ -67,4 +67,8 @@ def params_of(options: Options) -> dict[str, Any]:
         "stream": False,
         "cache_prompt": options.cache_prompt,
         "t_max_predict_ms": options.t_max_predict_ms,
+        "n_keep": options.n_keep,
+        "n_discard": options.n_discard,
+        "n_cache_reuse": options.n_cache_reuse,
+        "timings_per_token": options.timings_per_token,
     }
