@@ -43,6 +43,7 @@ STORED_STATES = 3_422  # the same, shorter prompts, and one of them in host memo
 ENCODERS = {
     encoder.Scenario(): ("takes turns with the weights", (), 577),
     encoder.Scenario(budget=8): ("fits beside the weights", ("-DBUDGET=8",), 730),
+    encoder.Scenario(encoder_size=4): ("never fits", ("-DENC=4",), 172),
     encoder.Scenario(on_demand=False, budget=8): ("stays", ("-DBUDGET=8", "-DSTAYS"), 156),
 }
 # Of two slots and three requests; both must count so many.
@@ -183,7 +184,7 @@ def checkpoints_are_explored(scenario: checkpoints.Scenario, states: int) -> str
 def encoder_is_explored(scenario: encoder.Scenario, states: int) -> str:
     """All invariants hold, all goals stay in reach, and on every weakly fair run each request, window and leave ends."""
     world = encoder.World(scenario)
-    report = explore(encoder.initial(scenario), world.successors, encoder_claims.invariants(scenario), encoder_claims.GOALS)
+    report = explore(encoder.initial(scenario), world.successors, encoder_claims.invariants(scenario), encoder_claims.goals(scenario))
     seen = _seen(report, states)
     _all_pass(report, encoder_claims.PASSING, encoder_claims.group)
     return seen

@@ -41,7 +41,11 @@ MEETINGS = owner_state.Scenario(clients=1, inbox_limit=2, load_calls=False, rest
 KEEP_KV = owner_state.Scenario(clients=1, inbox_limit=1, load_calls=False, rest_calls=False, wake_calls=False, evict_kv=False)
 SHORT = checkpoints.Scenario(length=2)
 ENCODERS = tuple(
-    encoder.Scenario(on_demand, budget, evict_kv) for on_demand in (True, False) for budget in (5, 8) for evict_kv in (True, False)
+    encoder.Scenario(on_demand, budget, evict_kv, size)
+    for size in (3, 4, 6)
+    for on_demand in (True, False)
+    for budget in (5, 8)
+    for evict_kv in (True, False)
 )
 BUDGET = replace(MEETINGS, inbox_limit=1, evict_kv=False, load_calls=True, budget=True)
 TWO = slots_state.Scenario(kinds=(slots_state.ANY, slots_state.FILL), prompt=3)

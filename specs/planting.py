@@ -145,7 +145,7 @@ def in_encoder(
 
 
 def encoder_claims_of(scenario: encoder.Scenario) -> Claims:
-    return Claims(encoder_claims.invariants(scenario), encoder_claims.GOALS, encoder_claims.PASSING, encoder_claims.group)
+    return Claims(encoder_claims.invariants(scenario), encoder_claims.goals(scenario), encoder_claims.PASSING, encoder_claims.group)
 
 
 def edited(machine: Machine, change: Callable[[Edge], Edge | None], ignores: frozenset[tuple[str, str]] = frozenset()) -> Machine:

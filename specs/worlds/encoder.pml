@@ -15,8 +15,12 @@
 #endif
 #define evict_kv 1
 #define NOBODY 2
-#define USED (3 * weights + kv + compute + 3 * enc)
-#define fits (USED + 3 <= BUDGET)
+#ifndef ENC
+#define ENC 3
+#endif
+#define REST (kv + compute)
+#define fits (3 * weights + REST + ENC <= BUDGET)
+#define fits_alone (REST + ENC <= BUDGET)
 
 #define TEXT 1
 #define MEDIA 2

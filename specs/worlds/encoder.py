@@ -18,7 +18,7 @@ from lsm.machines.table import Machine, Refused, step
 
 WEIGHTS, KV, COMPUTE, ENCODER = 1, 2, 4, 8  # classes of device memory, as bits
 TEXT_CLASSES = WEIGHTS | KV | COMPUTE
-SIZES = {WEIGHTS: 3, KV: 1, COMPUTE: 1, ENCODER: 3}
+SIZES = {WEIGHTS: 3, KV: 1, COMPUTE: 1}
 NOBODY = -1
 IDLE = ("absent", "host", "lost", "resident")  # states of ENCODER in which nothing is under way
 TABLES = {name: MACHINES[name] for name in ("encoder", "residency")}
@@ -54,6 +54,7 @@ class Scenario:
     on_demand: bool = True
     budget: int = 5  # KV, compute, and either the weights or the encoder
     evict_kv: bool = True
+    encoder_size: int = 3
     mistake: str = ""  # of the world, not of a table: see specs/planted_encoder.py
 
 
@@ -61,8 +62,8 @@ def initial(scenario: Scenario) -> Model:
     return Model()
 
 
-def used(device: int) -> int:
-    return sum(size for bit, size in SIZES.items() if device & bit)
+def used(device: int, scenario: Scenario) -> int:
+    return sum(size for bit, size in SIZES.items() if device & bit) + (scenario.encoder_size if device & ENCODER else 0)
 
 
 class World:
@@ -166,7 +167,8 @@ class World:
 
     def _fire(self, model: Model, machine: str, event: str, for_room: bool = True) -> Model:
         facts = {
-            "fits": used(model.device) + SIZES[ENCODER] <= self.scenario.budget,
+            "fits": self._fits(model.device),
+            "fits_alone": self._fits(model.device & ~WEIGHTS),
             "for_room": for_room,
             "on_demand": self.scenario.on_demand,
             "encoder_stays": not self.scenario.on_demand,
@@ -183,6 +185,9 @@ class World:
             wants = tuple("" if ending else want for want, ending in zip(model.wants, model.ending, strict=True))
             model = model._replace(batch=NOBODY, wants=wants, ending=Model().ending)
         return model
+
+    def _fits(self, device: int) -> bool:
+        return used(device | ENCODER, self.scenario) <= self.scenario.budget
 
     def _perform(self, model: Model, machine: str, effect: str) -> Model:
         if machine == "encoder" and effect in MOVES:

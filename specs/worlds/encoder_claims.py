@@ -10,7 +10,7 @@ from specs.worlds.encoder import COMPUTE, ENCODER, KV, NOBODY, WEIGHTS, Model, S
 def invariants(scenario: Scenario) -> dict[str, Predicate[Model]]:
     return {
         "no event is refused": lambda m: "is refused" not in m.wrong,
-        "the peak is within the budget": lambda m: used(m.device) <= scenario.budget,
+        "the peak is within the budget": lambda m: used(m.device, scenario) <= scenario.budget,
         "media are encoded only with the encoder on the device": lambda m: "without the encoder" not in m.wrong,
         "a batch runs only with everything on the device": lambda m: "all of its memory" not in m.wrong,
         "the KV cache and the compute buffers stay while the model is awake": lambda m: (
@@ -29,8 +29,16 @@ def invariants(scenario: Scenario) -> dict[str, Predicate[Model]]:
     }
 
 
-GOALS: dict[str, Predicate[Model]] = {
+def goals(scenario: Scenario) -> dict[str, Predicate[Model]]:
+    """An encoder that does not even fit alone encodes nothing; everything else goes on."""
+    fits = used(KV | COMPUTE | ENCODER, scenario) <= scenario.budget
+    return GOALS | (ENCODED if fits else {})
+
+
+ENCODED: dict[str, Predicate[Model]] = {
     "an image is encoded and waits to be decoded": lambda m: m.wants[0] == "encoded" and m.residency == "resident" and not m.todo,
+}
+GOALS: dict[str, Predicate[Model]] = {
     "the model is awake and idle": lambda m: m.residency == "resident" and not any(m.wants) and not m.todo and not m.asked,
     "the device is free": lambda m: not m.device and not any(m.wants),
 }

@@ -16,6 +16,7 @@ from lsm.engine.outputs import Cancelled, Failed, Job
 from lsm.errors import DeviceMemoryError, InvalidRequest, ModelFileError, NotSupported
 from lsm.native.library import lib
 from lsm.native.memory import MemoryClass
+from lsm.native.projector_check import measure
 from lsm.runtime.executor import Executor, Fired
 from lsm.values import Options
 from tests import tiny_models, tiny_projectors
@@ -49,13 +50,14 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Pat
 class Bench:
     """A loaded engine, what its encoder did, and how much it had on the device while it did it."""
 
-    def __init__(self, pair: tuple[Path, Path], owner: int, on_demand: bool, fits: bool, **config: Any) -> None:
+    def __init__(self, pair: tuple[Path, Path], owner: int, on_demand: bool, fits: bool, spare_bytes: int = 0, **config: Any) -> None:
         projector = ProjectorConfig(path=pair[1], marker=MARKER, on_demand=on_demand)
         defaults = {"n_ctx": 512, "n_batch": 64, "n_ubatch": 64, "threads": 1, "n_parallel": 2, **SAME_IN_ANY_BATCH}
         self.fired: list[Fired] = []
         self.encoder_bytes: dict[str, int] = {}  # on the device when the state was left
         self.fits = fits
         self.n_taken = 0
+        self.spare_bytes = spare_bytes
         self.no_room_in = ""  # the next allocation after this state was entered fails
         config_ = EngineConfig(path=pair[0], projector=projector, **(defaults | config))
         self.engine = Engine(config_, owner, lambda table, subject: Executor(table, subject, self._on_fired), room=self)
@@ -69,8 +71,10 @@ class Bench:
                 lib.lsm_device_fail_at(lib.LSM_FAULT_MAP, 0)
 
     def take(self, size_bytes: int) -> bool:
-        self.n_taken += self.fits
-        return self.fits
+        """Without `fits` there is room for what the weights leave, and no more."""
+        taken = self.fits or size_bytes <= self.spare_bytes
+        self.n_taken += taken
+        return taken
 
     def give_back(self) -> None:
         self.n_taken -= 1
@@ -126,7 +130,7 @@ def test_answers_are_the_same_whether_the_encoder_stays_or_comes(name: str, file
         assert set(stays.effects()) == {"run"} and stays.engine.memory.bytes("encoder").device > 0
     assert expected[0][1] != other[0] and expected[0][2] != other[1]
     for fits in (True, False):
-        with bench(files(name), owner, fits=fits) as comes:
+        with bench(files(name), owner, fits=fits, spare_bytes=measure(files(name)[1]) - 1) as comes:
             assert [(comes.answer(text, *media, cache_prompt=False, id_slot=0), *comes.trace()) for text, *media in prompts] == expected
 
 
@@ -222,6 +226,21 @@ def test_a_failed_allocation_anywhere_in_a_window_is_survived(
             lib.lsm_device_fail_at(lib.LSM_FAULT_MAP, -1)
         assert made.engine.memory.bytes("encoder").device == 0
         assert made.answer(f"hello {MARKER}", png(), cache_prompt=False) == expected
+
+
+def test_an_encoder_larger_than_the_room_that_the_weights_leave_is_not_tried(
+    files: Callable[[str], tuple[Path, Path]], owner: int, tmp_path: Path
+) -> None:
+    """S5: the peak never exceeds the budget; the request fails with the bytes, nothing moves."""
+    large = tiny_projectors.write_llava(tmp_path / "large.gguf", n_layer=8)
+    with bench((files("llava")[0], large), owner) as made:
+        made.fits = False
+        made.submit("one", f"hello {MARKER}", png())
+        failed = error(run(made.engine), "one")
+        assert failed.status == 500 and "has no room for the encoder" in failed.message
+        assert made.effects() == ["fail_media"] and made.engine.memory.resident("weights")
+        made.fits = True
+        assert made.answer(f"hello {MARKER}", png())
 
 
 def test_weights_that_do_not_come_back_stop_the_engine_not_the_process(files: Callable[[str], tuple[Path, Path]], owner: int) -> None:

@@ -180,7 +180,7 @@ def test_the_encoder_and_the_weights_take_turns() -> None:
     """S5: (enc HOST, w DEV) -> w HOST -> enc DEV -> encode -> enc HOST -> w DEV."""
     state, done = "host", []
     for event in ("encode", "weights_left", "entered", "encoded", "left", "weights_entered"):
-        state, effects = step(ENCODER, state, event, {"fits": False})
+        state, effects = step(ENCODER, state, event, {"fits": False, "fits_alone": True})
         done += effects
     assert (state, done) == ("host", ["release_weights", "restore_encoder", "run", "release_encoder", "restore_weights"])
 

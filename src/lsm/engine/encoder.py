@@ -15,6 +15,7 @@ from lsm.engine.prefix import Tokens
 from lsm.engine.prompt import Span, placeholders
 from lsm.errors import DeviceMemoryError, LsmError, ServerError
 from lsm.native.media import Chunk
+from lsm.native.memory import Bytes
 
 log = logging.getLogger("lsm.engine")
 
@@ -24,11 +25,13 @@ Floats = NDArray[np.float32]
 
 
 class Memory(Protocol):
-    """Two of the verbs of `native.memory.DeviceMemory`.  Both raise `LsmError`, and change nothing then."""
+    """Verbs of `native.memory.DeviceMemory`.  Those that move raise `LsmError`, and change nothing then."""
 
     def release(self, memory_class: str) -> None: ...
 
     def restore(self, memory_class: str) -> None: ...
+
+    def bytes(self, memory_class: str) -> Bytes: ...
 
 
 class Room(Protocol):
@@ -110,7 +113,8 @@ class EncoderWindow:
             "report_lost": self._do_report_lost,
         }
         self._sample: dict[str, Callable[[], bool]] = {
-            "fits": self._take_room,
+            "fits": lambda: self._take_room(self._size_bytes),
+            "fits_alone": lambda: self._has_room or self._take_room(self._more_than_the_weights()),
             "for_room": lambda: isinstance(self._error, DeviceMemoryError),
             "on_demand": lambda: on_demand,
         }
@@ -132,7 +136,7 @@ class EncoderWindow:
         self._give_back_room()
         if self._machine.state not in ("host", "resident"):
             raise self._error or DeviceMemoryError(
-                f"the device has no room for the encoder ({size_bytes} bytes) beside the weights; --mmproj-ondemand lets them take turns"
+                f"the device has no room for the encoder ({size_bytes} bytes); with --mmproj-ondemand it takes turns with the weights"
             )
 
     def encode(self, media: Media, more: Sequence[Media]) -> None:
@@ -163,9 +167,13 @@ class EncoderWindow:
             outcomes = [outcome for effect in effects if (outcome := self._perform[effect]())]
             event = outcomes[0] if outcomes else ""
 
-    def _take_room(self) -> bool:
-        self._has_room = self._room.take(self._size_bytes)
+    def _take_room(self, size_bytes: int) -> bool:
+        self._has_room = self._room.take(size_bytes)
         return self._has_room
+
+    def _more_than_the_weights(self) -> int:
+        """What the encoder needs beyond the room that the weights leave to it."""
+        return max(0, self._size_bytes - self._memory.bytes(WEIGHTS).device)
 
     def _give_back_room(self) -> None:
         """The window has closed: the encoder has left, or never came.  One that stays keeps its room."""
@@ -202,7 +210,7 @@ class EncoderWindow:
             one.embeddings = embeddings
 
     def _do_fail_media(self) -> str:
-        reason = self._error.message if self._error else "the encoder failed"
+        reason = self._error.message if self._error else f"the device has no room for the encoder ({self._size_bytes} bytes)"
         self._media_error = ServerError(f"the image or sound could not be encoded: {reason}")
         return ""
 

@@ -38,6 +38,7 @@ ENCODER = Machine(
     },
     facts={
         "fits": "the device has room for the encoder beside what is there",
+        "fits_alone": "the device has room for the encoder in place of the weights",
         "for_room": "it failed because the device has no room for it",
         "on_demand": "the encoder is in device memory only while it encodes (--mmproj-ondemand)",
     },
@@ -54,7 +55,8 @@ ENCODER = Machine(
     },
     edges=(
         E("absent", "arrive", "arriving", when=("fits",), do=("open",)),
-        E("absent", "arrive", "clearing", when=("!fits",), do=("release_weights",)),
+        E("absent", "arrive", "clearing", when=("!fits", "fits_alone"), do=("release_weights",)),
+        E("absent", "arrive", "absent", when=("!fits", "!fits_alone"), do=("fail_open",)),
         E("clearing", "weights_left", "arriving_alone", do=("open",)),
         E("clearing", "leave_failed", "absent", do=("fail_open",)),
         E("arriving", "opened", "settling", when=("on_demand",), do=("release_encoder",)),
@@ -70,7 +72,8 @@ ENCODER = Machine(
         E("refilling", "weights_entered", "host"),
         E("refilling", "enter_failed", "absent", do=("fail_open",)),
         E("host", "encode", "entering", when=("fits",), do=("restore_encoder",)),
-        E("host", "encode", "evicting", when=("!fits",), do=("release_weights",)),
+        E("host", "encode", "evicting", when=("!fits", "fits_alone"), do=("release_weights",)),
+        E("host", "encode", "host", when=("!fits", "!fits_alone"), do=("fail_media",), why="it would be more than the budget"),
         E("evicting", "weights_left", "entering_alone", do=("restore_encoder",)),
         E("evicting", "leave_failed", "host", do=("fail_media",)),
         E("entering", "entered", "encoding", do=("run",)),
