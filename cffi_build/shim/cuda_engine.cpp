@@ -3,6 +3,7 @@
 #include "cuda_pages.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 
 namespace lsm {
@@ -92,16 +93,24 @@ bool copy_all(const Region & region, const std::vector<Piece> & pieces, bool to_
     return small.empty() || copy_by_kernel(region, small, to_device);
 }
 
-bool zero_between(const Region & region, const std::vector<Piece> & pieces) {
+std::vector<Span> rest_of(const Region & region, const std::vector<Piece> & pieces) {
+    std::vector<Span> rest;
     size_t end = 0;
-    auto zero_to = [&](size_t next) {
-        return next <= end || done(cudaMemsetAsync(at(region, end), 0, next - end, cudaStreamPerThread));
-    };
     for (const auto & piece : pieces) {
-        if (!zero_to(piece.offset_bytes)) return false;
+        if (piece.offset_bytes > end) rest.push_back({ end, piece.offset_bytes - end });
         end = piece.offset_bytes + piece.size_bytes;
     }
-    return zero_to(region.reserved_bytes);
+    if (region.reserved_bytes > end) rest.push_back({ end, region.reserved_bytes - end });
+    return rest;
+}
+
+// On a stream of its own: the copies need the bus, this does not. Or all of the region before the copies, if it is in many parts.
+bool zero_rest_of(const Region & region, const std::vector<Piece> & pieces, cudaStream_t beside) {
+    const auto rest = rest_of(region, pieces);
+    if (rest.size() >= many_pieces) return done(cudaMemsetAsync(region.address, 0, region.reserved_bytes, cudaStreamPerThread));
+    return std::all_of(rest.begin(), rest.end(), [&](const Span & span) {
+        return done(cudaMemsetAsync(at(region, span.offset_bytes), 0, span.size_bytes, beside));
+    });
 }
 
 bool finish() { return done(cudaStreamSynchronize(cudaStreamPerThread)); }
@@ -111,23 +120,38 @@ bool read(const Region & region, const std::vector<Piece> & pieces) {
 }
 
 bool write(const Region & region, const std::vector<Piece> & pieces, bool zero_rest) {
-    return done(cudaSetDevice(region.device)) && (!zero_rest || zero_between(region, pieces)) && copy_all(region, pieces, true) && finish();
+    if (!done(cudaSetDevice(region.device))) return false;
+    if (!zero_rest) return copy_all(region, pieces, true) && finish();
+    cudaStream_t beside;
+    if (!done(cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking))) return false;
+    const bool copied = zero_rest_of(region, pieces, beside) && copy_all(region, pieces, true) && finish();
+    const bool zeroed = done(cudaStreamSynchronize(beside));
+    cudaStreamDestroy(beside);
+    return copied && zeroed;
+}
+
+bool find_used(const Region & region, std::vector<Span> & runs) {
+    const size_t n_pages = (region.size_bytes + cuda_page_bytes - 1) / cuda_page_bytes;  // reserved to a multiple of more than a page
+    std::lock_guard lock(scratch().mutex);
+    auto * flags = static_cast<uint8_t *>(scratch().at_least(n_pages));
+    if (!flags || !done(cudaSetDevice(region.device))) return false;
+    if (!done(find_used_pages(region.address, n_pages * cuda_page_bytes, flags, cudaStreamPerThread)) || !finish()) return false;
+    const uint8_t * end = flags + n_pages;
+    for (const uint8_t * first = flags; (first = static_cast<const uint8_t *>(std::memchr(first, 1, end - first)));) {
+        const auto * after = static_cast<const uint8_t *>(std::memchr(first, 0, end - first));
+        if (!after) after = end;
+        runs.push_back({ (first - flags) * cuda_page_bytes, (after - first) * cuda_page_bytes });
+        first = after;
+        if (first == end) break;
+    }
+    return true;
 }
 
 }  // namespace
 
 const CopyEngine & cuda_engine() {
-    static const CopyEngine engine = { pin, unpin, read, write };
+    static const CopyEngine engine = { pin, unpin, read, write, find_used };
     return engine;
-}
-
-std::vector<bool> cuda_used_pages(const Region & region) {
-    const size_t n_pages = (region.size_bytes + cuda_page_bytes - 1) / cuda_page_bytes;  // reserved to a multiple of more than a page
-    std::lock_guard lock(scratch().mutex);
-    auto * flags = static_cast<uint8_t *>(scratch().at_least(n_pages));
-    if (!flags || !done(cudaSetDevice(region.device))) return {};
-    if (!done(find_used_pages(region.address, n_pages * cuda_page_bytes, flags, cudaStreamPerThread)) || !finish()) return {};
-    return std::vector<bool>(flags, flags + n_pages);
 }
 
 }  // namespace lsm

@@ -5,6 +5,4 @@ namespace lsm {
 
 const CopyEngine & cuda_engine();
 
-std::vector<bool> cuda_used_pages(const Region &);
-
 }  // namespace lsm

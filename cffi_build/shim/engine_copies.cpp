@@ -9,8 +9,6 @@
 namespace lsm {
 namespace {
 
-constexpr size_t page_bytes = 4096;
-
 Status no_host_memory(size_t size_bytes) {
     return Status::error(LSM_E_NO_MEMORY, "the host has no room for a copy of " + std::to_string(size_bytes) + " bytes of device memory");
 }
@@ -136,19 +134,12 @@ Status fill_weights(const Entry & entry) {
 // ---- live memory
 
 // llama.cpp zeroes its caches when it makes them, so pages that are still zero were never used: whatever the layout, the cost follows the use.
-std::vector<KeptPages::Run> used_runs(const Entry & entry) {
-    const size_t size  = entry.region.size_bytes;
-    const auto   used  = entry.provider->touched_pages(entry.region);
-    if (used.empty()) return { { 0, size } };
-    std::vector<KeptPages::Run> runs;
-    for (size_t page = 0; page * page_bytes < size; page++) {
-        if (!used[page]) continue;
-        const size_t offset = page * page_bytes, n = std::min(page_bytes, size - offset);
-        if (!runs.empty() && runs.back().offset_bytes + runs.back().size_bytes == offset) {
-            runs.back().size_bytes += n;
-        } else {
-            runs.push_back({ offset, n });
-        }
+std::vector<Span> used_runs(const Entry & entry) {
+    std::vector<Span> runs;
+    if (!entry.provider->engine->find_used(entry.region, runs)) return { { 0, entry.region.size_bytes } };
+    if (!runs.empty()) {
+        Span & last = runs.back();
+        last.size_bytes = std::min(last.size_bytes, entry.region.size_bytes - last.offset_bytes);
     }
     return runs;
 }

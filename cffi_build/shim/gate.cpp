@@ -17,6 +17,7 @@ using GraphCompute = ggml_status (*)(ggml_backend_t, ggml_cgraph *);
 
 struct DeviceFunctions {
     InitBackend  init_backend;
+    bool         captures;
     GraphCompute graph_compute;  // set when the first backend of this device is made
 };
 
@@ -44,9 +45,9 @@ void log_error(const std::string & message) {
     callback(GGML_LOG_LEVEL_ERROR, (message + "\n").c_str(), user_data);
 }
 
-GraphCompute original_compute(ggml_backend_dev_t device) {
+DeviceFunctions functions_of(ggml_backend_dev_t device) {
     std::lock_guard lock(mutex);
-    return devices.at(device).graph_compute;
+    return devices.at(device);
 }
 
 ggml_status compute(ggml_backend_t backend, ggml_cgraph * graph) {
@@ -56,7 +57,10 @@ ggml_status compute(ggml_backend_t backend, ggml_cgraph * graph) {
             return GGML_STATUS_FAILED;
         }
     }
-    return original_compute(backend->device)(backend, graph);
+    const auto functions = functions_of(backend->device);
+    std::shared_lock lock(capture_mutex(), std::defer_lock);
+    if (functions.captures) lock.lock();
+    return functions.graph_compute(backend, graph);
 }
 
 ggml_backend_t init_backend(ggml_backend_dev_t device, const char * params) {
@@ -76,9 +80,15 @@ ggml_backend_t init_backend(ggml_backend_dev_t device, const char * params) {
 
 }  // namespace
 
+std::shared_mutex & capture_mutex() {
+    static std::shared_mutex * mutex = new std::shared_mutex;  // never destroyed: models may be freed after our destructors ran
+    return *mutex;
+}
+
 void hook_graph_compute(ggml_backend_dev_t device) {
+    const bool captures = backend_gathers_memory(device);
     std::lock_guard lock(mutex);
-    devices.emplace(device, DeviceFunctions{ device->iface.init_backend, nullptr });
+    devices.emplace(device, DeviceFunctions{ device->iface.init_backend, captures, nullptr });
     device->iface.init_backend = init_backend;
 }
 

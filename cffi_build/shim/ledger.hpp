@@ -23,7 +23,7 @@ struct KeptTensor {
 
 // Pages that were not all zero when the buffer was released, one after the other in `bytes` or in `file`.
 struct KeptPages {
-    struct Run { size_t offset_bytes, size_bytes; };
+    using Run = Span;
     std::vector<Run> runs;
     HostBlock        bytes;
     SpillFile        file;

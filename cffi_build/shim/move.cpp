@@ -81,6 +81,7 @@ Status release(int owner, int classes) {
     if (!call.entered) return busy(owner);
     const auto entries = entries_where(owner, classes, true);
     if (auto status = all_movable(entries); !status.ok()) return status;
+    if (!entries.empty()) synchronize_contexts(owner);
     for (Entry * entry : entries) {
         if (auto status = save(*entry); !status.ok()) {
             for (Entry * saved : entries) drop_saved(*saved);

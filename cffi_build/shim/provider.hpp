@@ -3,6 +3,7 @@
 #include "ggml-backend-impl.h"
 #include <cstddef>
 #include <cstdint>
+#include <shared_mutex>
 #include <vector>
 
 namespace lsm {
@@ -22,6 +23,10 @@ struct Piece {
     size_t    size_bytes;
 };
 
+struct Span {
+    size_t offset_bytes, size_bytes;
+};
+
 // What a device with a copy engine of its own adds: many pieces in flight, the host's memory read and written by the device itself.
 struct CopyEngine {
     // Host memory may be given to `read` and `write` after it was pinned. `read_only` for a file's mapping. Nothing is touched by the
@@ -33,6 +38,9 @@ struct CopyEngine {
     // order of their offsets and do not overlap. Any thread; threads do not wait for each other.
     bool (*read)(const Region &, const std::vector<Piece> &);
     bool (*write)(const Region &, const std::vector<Piece> &, bool zero_rest);
+
+    // The runs of 4 KiB pages that are not all zero, in order; false if they cannot be found.
+    bool (*find_used)(const Region &, std::vector<Span> &);
 };
 
 using AllocBuffer = ggml_backend_buffer_t (*)(ggml_backend_buffer_type_t, size_t);
@@ -62,7 +70,7 @@ struct Provider {
     // Optional: null where bytes move through the backend's own functions.
     const CopyEngine * engine;
 
-    // Optional: a backend object gathers scratch memory and library handles, which only its end gives back.
+    // Optional: a backend object gathers scratch memory, library handles and captured graphs, which only its end gives back.
     bool backend_gathers_memory;
 
     bool moves() const { return map == nullptr; }
@@ -75,6 +83,10 @@ const Provider & cpu_engine_provider();  // for tests of what a copy engine does
 
 // Null where the device has no fixed addresses to offer; `index` becomes the `device` of its regions. Without CUDA in the build: null.
 const Provider * cuda_provider(ggml_backend_dev_t, int & index);
+
+// Held shared while a graph is handed to a device that may capture it, and alone by calls on other threads that such a capture does not
+// survive: taking memory and giving it back.
+std::shared_mutex & capture_mutex();
 
 // The region of a live buffer, null if the ledger has none: for providers that answer a buffer's functions themselves.
 const Region * region_of(ggml_backend_buffer_t);

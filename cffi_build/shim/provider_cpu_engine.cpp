@@ -30,26 +30,30 @@ bool write(const Region & region, const std::vector<Piece> & pieces, bool zero_r
     return true;
 }
 
-std::vector<bool> used_pages(const Region & region) {
-    std::vector<bool> used;
+bool find_used(const Region & region, std::vector<Span> & runs) {
     for (size_t page = 0; page < region.size_bytes; page += page_bytes) {
         const uint8_t * bytes = at(region, page);
-        used.push_back(bytes[0] != 0 || std::memcmp(bytes, bytes + 1, page_bytes - 1) != 0);
+        if (bytes[0] == 0 && std::memcmp(bytes, bytes + 1, page_bytes - 1) == 0) continue;
+        if (!runs.empty() && runs.back().offset_bytes + runs.back().size_bytes == page) {
+            runs.back().size_bytes += page_bytes;
+        } else {
+            runs.push_back({ page, page_bytes });
+        }
     }
-    return used;
+    return true;
 }
 
 }  // namespace
 
 const Provider & cpu_engine_provider() {
-    static const CopyEngine engine = { pin, unpin, read, write };
+    static const CopyEngine engine = { pin, unpin, read, write, find_used };
     static const Provider provider = [] {
         Provider made      = cpu_provider();
         made.host_memory   = false;
         made.host_ram      = false;
         made.map           = map;
         made.zero          = nullptr;
-        made.touched_pages = used_pages;
+        made.touched_pages = nullptr;
         made.engine        = &engine;
         return made;
     }();

@@ -4,7 +4,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <cstdio>
+#include <mutex>
 
 namespace lsm {
 namespace {
@@ -25,8 +27,15 @@ CUmemGenericAllocationHandle handle_of(const Region & region) {
     return static_cast<CUmemGenericAllocationHandle>(reinterpret_cast<uintptr_t>(region.handle));
 }
 
-// Makes the device's context the thread's, and makes that context if there is none yet.
-bool use(int device) { return cudaSetDevice(device) == cudaSuccess && cudaFree(nullptr) == cudaSuccess; }
+// Makes the device's context the thread's; older runtimes make that context only with the first call that needs it.
+bool use(int device) {
+    static std::atomic<uint64_t> made = 0;
+    if (cudaSetDevice(device) != cudaSuccess) return false;
+    const uint64_t bit = 1ull << device % 64;
+    if (made & bit) return true;
+    made |= bit;
+    return cudaFree(nullptr) == cudaSuccess;
+}
 
 bool reserve(Region & region, size_t size_bytes) {
     if (!use(region.device)) return false;
@@ -56,6 +65,7 @@ bool grant_access(const Region & region) {
 }
 
 bool map(Region & region) {
+    std::unique_lock lock(capture_mutex());
     if (!use(region.device)) return false;
     const auto properties = memory_of(region.device);
     CUmemGenericAllocationHandle handle;
@@ -73,9 +83,10 @@ bool map(Region & region) {
     return true;
 }
 
+// Does not wait for work that uses the memory: there is none, the owner's contexts were synchronized.
 bool unmap(Region & region) {
-    // Unmapping does not wait for work that still uses the memory.
-    if (!use(region.device) || cudaDeviceSynchronize() != cudaSuccess) return false;
+    std::unique_lock lock(capture_mutex());
+    if (!use(region.device)) return false;
     if (cuda_driver()->unmap(address_of(region), region.reserved_bytes) != CUDA_SUCCESS) return false;
     return cuda_driver()->release(handle_of(region)) == CUDA_SUCCESS;
 }
@@ -126,7 +137,7 @@ bool find_device(ggml_backend_dev_t device, int & index) {
 }  // namespace
 
 const Provider * cuda_provider(ggml_backend_dev_t device, int & index) {
-    static const Provider provider = { false, false, reserve, map, unmap, unreserve, make_buffer, nullptr, cuda_used_pages, nullptr, &cuda_engine(), true };
+    static const Provider provider = { false, false, reserve, map, unmap, unreserve, make_buffer, nullptr, nullptr, nullptr, &cuda_engine(), true };
     int virtual_memory = 0;
     if (!cuda_driver() || !find_device(device, index)) return nullptr;
     cuda_driver()->device_attribute(&virtual_memory, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, index);

@@ -102,4 +102,15 @@ void forget_graphs(int owner) {
     }
 }
 
+void synchronize_contexts(int owner) {
+    std::vector<llama_context *> contexts;
+    {
+        std::lock_guard lock(mutex);
+        for (auto & [context, its_owner] : owners) {
+            if (its_owner == owner) contexts.push_back(context);
+        }
+    }
+    for (llama_context * context : contexts) llama_synchronize(context);
+}
+
 }  // namespace lsm

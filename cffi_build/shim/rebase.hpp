@@ -25,4 +25,7 @@ void watch_context(int owner, llama_context *);
 void unwatch_context(llama_context *);
 void forget_graphs(int owner);
 
+// Waits until the devices have done all that the owner's contexts asked for.
+void synchronize_contexts(int owner);
+
 }  // namespace lsm

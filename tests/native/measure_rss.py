@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lsm.native.library import lib
 from lsm.native.model import Model
-from tests.native.runner import Runner, open_context, prompt_tokens
+from tests.native.runner import ON_THE_CPU, Runner, open_context, prompt_tokens
 
 
 def rss_bytes() -> int:
@@ -20,7 +20,7 @@ def rss_bytes() -> int:
 
 def main(path: str, n_ctx: int, addresses: str) -> dict[str, int]:
     lib.lsm_device_let_cpu_buffers_move(addresses == "moving")
-    with Model.load(path, 1) as model:
+    with Model.load(path, 1, placing=ON_THE_CPU) as model:
         context = open_context(model, n_ctx=n_ctx, n_seq_max=1, n_batch=n_ctx, flash_attn="on", type_k="f32", type_v="f32")
         Runner(model, context).prompt(0, prompt_tokens(model, n_ctx, 1))
         found = {"weights": model.memory.bytes("weights").device, "kv": model.memory.bytes("kv").device, "loaded": rss_bytes()}

@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from lsm.native.context import Context
 from lsm.native.model import Model
 from lsm.native.sampler import Sampler
+from lsm.tuning import Placing
 
 Ints = NDArray[np.int64]
 ALL = ("weights", "kv", "compute")
+ON_THE_CPU = Placing(devices=())  # for what is true of its memory alone, also where there is a GPU
 
 
 @dataclass

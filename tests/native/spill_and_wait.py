@@ -8,11 +8,11 @@ from __future__ import annotations
 import sys
 
 from lsm.native.model import Model
-from tests.native.runner import ALL, open_context, story
+from tests.native.runner import ALL, ON_THE_CPU, open_context, story
 
 
 def main(path: str) -> None:
-    with Model.load(path, 1) as model:
+    with Model.load(path, 1, placing=ON_THE_CPU) as model:
         context = open_context(model)
         undisturbed = story(model, context, lambda: None)
 

@@ -97,7 +97,7 @@ def test_plain_and_repacked_weights_need_no_second_copy(tmp_path: Path, owner: i
         model.memory.release(*ALL)
         weights = model.memory.bytes("weights")
         assert (weights.device, weights.host) == (0, 0)
-        assert weights.file == pytest.approx(weights.released, rel=0.01)  # the rest is padding
+        assert weights.file == pytest.approx(weights.released, rel=0.02)  # the rest is padding
 
 
 def test_a_split_model_is_restored_from_all_of_its_files(tiny_llama: Path, tmp_path: Path, owner: int) -> None:

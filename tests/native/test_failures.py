@@ -13,7 +13,7 @@ from lsm.errors import DeviceMemoryError, LoadCancelled, LsmError, ModelFileErro
 from lsm.native.library import ffi, lib
 from lsm.native.memory import Bytes, DeviceMemory
 from lsm.native.model import Model
-from tests.native.runner import ALL, open_context, story
+from tests.native.runner import ALL, ON_THE_CPU, open_context, story
 
 pytestmark = pytest.mark.usefixtures("addresses")
 
@@ -78,7 +78,7 @@ def writable_bytes() -> int:
 @pytest.mark.parametrize(("point", "error"), [("LSM_FAULT_MAP", DeviceMemoryError), ("LSM_FAULT_FILL", ModelFileError)])
 def test_a_restore_that_fails_half_way_gives_back_what_it_took(tiny_llama: Path, owner: int, point: str, error: type[LsmError]) -> None:
     """S10: whichever buffer it fails at, none of the memory taken before stays taken."""
-    with Model.load(tiny_llama, owner) as model:
+    with Model.load(tiny_llama, owner, placing=ON_THE_CPU) as model:
         open_context(model, n_ctx=4096, n_seq_max=1, n_batch=512, n_ubatch=512, type_k="f32", type_v="f32")
         sizes = [model.memory.bytes(name).device for name in ("kv", "compute")]
         model.memory.release(*ALL)
@@ -116,7 +116,7 @@ def test_a_load_without_room_leaves_nothing_behind(tiny_llama: Path, owner: int)
     def nothing_left() -> None:
         assert DeviceMemory(owner).bytes("weights") == Bytes()
 
-    assert fail_at_each(lib.LSM_FAULT_MAP, lambda: Model.load(tiny_llama, owner).close(), nothing_left, DeviceMemoryError) >= 2
+    assert fail_at_each(lib.LSM_FAULT_MAP, lambda: Model.load(tiny_llama, owner, placing=ON_THE_CPU).close(), nothing_left, DeviceMemoryError) >= 2
 
 
 def test_a_context_without_room_leaves_nothing_behind(tiny_gemma3: Path, owner: int) -> None:

@@ -15,7 +15,7 @@ from lsm.native.model import Model
 from lsm.native.params import LAZY_MODES, LOAD_MODES, set_computing, set_loading
 from lsm.native.warmup import warm_up
 from lsm.tuning import Computing, Loading
-from tests.native.runner import cycle, open_context, prompt_tokens, story
+from tests.native.runner import ON_THE_CPU, cycle, open_context, prompt_tokens, story
 from tests.tiny_modes import write_bert, write_t5
 
 
@@ -41,9 +41,9 @@ def test_every_load_mode_reads_the_same_weights(tiny_llama: Path, owner: int, mo
 
 def test_a_mapped_file_is_no_device_memory(tiny_llama: Path, owner: int) -> None:
     """S33: mmap leaves to the page cache what needs no rearrangement."""
-    with Model.load(tiny_llama, owner, loading=Loading(load_mode="none")) as model:
+    with Model.load(tiny_llama, owner, loading=Loading(load_mode="none"), placing=ON_THE_CPU) as model:
         read = model.memory.bytes("weights").device
-    with Model.load(tiny_llama, owner, loading=Loading(load_mode="mmap")) as model:
+    with Model.load(tiny_llama, owner, loading=Loading(load_mode="mmap"), placing=ON_THE_CPU) as model:
         assert model.memory.bytes("weights").device < read
 
 

@@ -47,7 +47,7 @@ def test_without_host_memory_the_file_serves(tiny_llama: Path, owner: int, kind:
         assert story(model, context, cycle(model, context, *ALL)).same_as(undisturbed)
         weights = model.memory.bytes("weights")
         assert (weights.host, weights.pinned, weights.registered) == (0, 0, 0)
-        assert weights.file == pytest.approx(weights.device, rel=0.01)
+        assert weights.file == pytest.approx(weights.device, rel=0.02)
 
 
 def test_a_copy_needs_no_file(tiny_llama: Path, tmp_path: Path, owner: int) -> None:

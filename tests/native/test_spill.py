@@ -17,7 +17,7 @@ from lsm.errors import SpillError
 from lsm.native.library import ffi, lib
 from lsm.native.memory import install, spill_directory
 from lsm.native.model import Model
-from tests.native.runner import ALL, cycle, open_context, story
+from tests.native.runner import ALL, ON_THE_CPU, cycle, open_context, story
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_spilled_memory_comes_back_bit_for_bit(
     request: pytest.FixtureRequest, folder: Path, owner: int, model_file: str, unnamed_files: bool
 ) -> None:
     """S9: it counts as a file's, the file has no name, the folder is made when needed, for this user alone, and may go at any time."""
-    with Model.load(request.getfixturevalue(model_file), owner) as model:
+    with Model.load(request.getfixturevalue(model_file), owner, placing=ON_THE_CPU) as model:
         context = open_context(model)
         undisturbed = story(model, context, lambda: None)
 
@@ -75,7 +75,7 @@ def test_spilled_memory_comes_back_bit_for_bit(
 def test_without_a_folder_copies_stay_in_host_memory(tiny_gemma3: Path, folder: Path, owner: int) -> None:
     """S9: as on devices whose memory is not the host's."""
     lib.lsm_device_spill_dir(ffi.NULL)
-    with Model.load(tiny_gemma3, owner) as model:
+    with Model.load(tiny_gemma3, owner, placing=ON_THE_CPU) as model:
         context = open_context(model)
         undisturbed = story(model, context, lambda: None)
         assert story(model, context, cycle(model, context, *ALL)).same_as(undisturbed)
@@ -97,7 +97,7 @@ def file_size_limit(size_bytes: int) -> Iterator[None]:
 @pytest.mark.parametrize("size_bytes", [0, 4096])
 def test_a_disk_without_room_keeps_the_cache_in_memory(tiny_llama: Path, folder: Path, owner: int, size_bytes: int) -> None:
     """S9: nothing is released, nothing is left on the disk, the message names the folder, and a later release works."""
-    with Model.load(tiny_llama, owner) as model:
+    with Model.load(tiny_llama, owner, placing=ON_THE_CPU) as model:
         context = open_context(model)
         undisturbed = story(model, context, lambda: None)
 
@@ -115,7 +115,7 @@ def test_a_disk_without_room_keeps_the_cache_in_memory(tiny_llama: Path, folder:
 def test_a_folder_that_cannot_be_made_keeps_the_cache_in_memory(tiny_llama: Path, folder: Path, owner: int) -> None:
     """S9: here a file stands in its way."""
     folder.parent.write_text("in the way")
-    with Model.load(tiny_llama, owner) as model:
+    with Model.load(tiny_llama, owner, placing=ON_THE_CPU) as model:
         context = open_context(model)
         story(model, context, lambda: None)
         with pytest.raises(SpillError, match=f"{folder} cannot take .* Not a directory"):
@@ -125,7 +125,7 @@ def test_a_folder_that_cannot_be_made_keeps_the_cache_in_memory(tiny_llama: Path
 
 def test_a_read_that_fails_takes_nothing_and_loses_nothing(tiny_gemma3: Path, folder: Path, owner: int) -> None:
     """S10: each file in turn ends too early; once its bytes are back, so is the cache."""
-    with Model.load(tiny_gemma3, owner) as model:
+    with Model.load(tiny_gemma3, owner, placing=ON_THE_CPU) as model:
         context = open_context(model)
         undisturbed = story(model, context, lambda: None)
 
@@ -148,7 +148,7 @@ def test_a_read_that_fails_takes_nothing_and_loses_nothing(tiny_gemma3: Path, fo
 
 def test_bytes_lost_by_the_disk_are_never_taken_for_good(tiny_llama: Path, folder: Path, owner: int) -> None:
     """S10: the kernel tells of a failed write-back once; we refuse at every try, until the cache is cleared."""
-    with Model.load(tiny_llama, owner) as model:
+    with Model.load(tiny_llama, owner, placing=ON_THE_CPU) as model:
         context = open_context(model)
         undisturbed = story(model, context, lambda: None)
         model.memory.release(*ALL)
