@@ -156,7 +156,8 @@ def handoffs(path: Path, options: argparse.Namespace) -> None:
     os.link(path, other)
     paths = [path, other]
     tokens = np.random.default_rng(2).integers(300, SHAPES[options.model].n_vocab, options.tokens).tolist()
-    flags = ("--ctx-size", str(options.ctx), "--parallel", "1", "--sleep-evict-kv", "--shadow", (options.shadow or ["file"])[0])
+    shadow = (options.shadow or ["file"])[0]
+    flags = ("--ctx-size", str(options.ctx), "--parallel", "1", "--sleep-evict-kv", "--min-hold-ms", "0", "--shadow", shadow)
     with our_servers(paths, flags, tokens) as asks:
         ours = handoff.measure("lsm", asks, options.n, paths)
     floor = plain_seconds(path, options)

@@ -116,7 +116,10 @@ def test_a_load_without_room_leaves_nothing_behind(tiny_llama: Path, owner: int)
     def nothing_left() -> None:
         assert DeviceMemory(owner).bytes("weights") == Bytes()
 
-    assert fail_at_each(lib.LSM_FAULT_MAP, lambda: Model.load(tiny_llama, owner, placing=ON_THE_CPU).close(), nothing_left, DeviceMemoryError) >= 2
+    def load() -> None:
+        Model.load(tiny_llama, owner, placing=ON_THE_CPU).close()
+
+    assert fail_at_each(lib.LSM_FAULT_MAP, load, nothing_left, DeviceMemoryError) >= 2
 
 
 def test_a_context_without_room_leaves_nothing_behind(tiny_gemma3: Path, owner: int) -> None:
