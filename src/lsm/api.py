@@ -65,7 +65,7 @@ class Host(Protocol):
     def slots(self, model: str) -> tuple[SlotInfo, ...]: ...
 
     def set_adapters(self, model: str, scales: Mapping[int, float]) -> None:
-        """From the next batch on each LoRA adapter of the model (`ModelFacts.adapters`) acts by its scale here; others act no longer.
+        """From the next request on each LoRA adapter of the model (`ModelFacts.adapters`) acts by its scale here; others act no longer.
 
         What the slots keep of earlier prompts is not used again.  Raises `InvalidRequest`: there is no such adapter, or an infinite scale;
         `ModelLoading` or `ModelFailed` before the model has been loaded.

@@ -76,6 +76,7 @@ class Options:
     n_keep: int = 0  # tokens that stay at the start when the context shifts; -1: the whole prompt
     n_discard: int = 0  # tokens that leave then; 0: half of the rest
     n_cache_reuse: int = 0  # shortest chunk of the cache that is moved to where the prompt has it; 0: none
+    lora: tuple[tuple[int, float], ...] | None = None  # (adapter, scale); others do not act; None: as the model's scales are now
     return_progress: bool = False  # tell how much of the prompt is done
     timings_per_token: bool = False  # each text comes with the timings so far
     special: bool = False  # show special tokens in the text

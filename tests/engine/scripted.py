@@ -107,6 +107,7 @@ class ScriptedDecoder:
         self.codes: list[int] = []  # what the next calls return instead of decoding
         self.error: LsmError | None = None
         self.calls: list[int] = []  # rows of each call
+        self.scales: list[tuple[float, ...]] = []  # of adapters, as they were set
         self.on_decode: Callable[[], None] = lambda: None
         self.cells_of: dict[bytes, list[Cell]] = {}  # in each state that was saved
         self.is_away = self.no_room_for_states = self.spoiled_states = False
@@ -150,6 +151,9 @@ class ScriptedDecoder:
             if self.window:
                 self.forgotten[slot] = max(self.forgotten.get(slot, 0), len(cells) - self.window)
         return 0, sampled
+
+    def set_adapters(self, scales: Sequence[float]) -> None:
+        self.scales.append(tuple(scales))
 
     def decode_media(self, media: Media, slot: int, pos: int, sampler: Sampler | None) -> tuple[int, int | None]:
         self.on_decode()

@@ -63,20 +63,38 @@ def _answer(engine: Engine, scale: float, **options: object) -> tuple[list[int],
     return tokens(outputs, "again"), finish.timings.cache_n
 
 
-def test_an_answer_during_which_scales_changed_is_not_gone_on_with(tiny_llama: Path, lora: Path, owner: int) -> None:
-    """B.1 POST /lora-adapters: its beginning and its end have two makers, whichever scale comes next."""
+def test_an_answer_keeps_the_scales_that_it_began_with(tiny_llama: Path, lora: Path, owner: int) -> None:
+    """B.1 POST /lora-adapters: they count from the next request on."""
     with loaded(tiny_llama, owner, n_parallel=1, steering=Steering(lora=((lora, 1.0),)), **SAME_IN_ANY_BATCH) as engine:
-        submit(engine, "one", PROMPT, max_tokens=8)
+        undisturbed = generate(engine, PROMPT, max_tokens=8)
+        submit(engine, "one", PROMPT, max_tokens=8, cache_prompt=False)
         for _ in range(4):
             engine.step()
         engine.set_adapters((0.0,))
-        begun = tokens(run(engine), "one")
-        engine.set_adapters((1.0,))
-        submit(engine, "two", PROMPT + begun, max_tokens=8)
+        assert tokens(run(engine), "one") == undisturbed
+        assert generate(engine, PROMPT, max_tokens=8) != undisturbed
+
+
+def test_requests_with_scales_of_their_own_do_not_see_each_other(tiny_llama: Path, lora: Path, owner: int) -> None:
+    """B.2 lora: at once, each answers as it does alone; one that names none gets the model's."""
+    asked: dict[str, tuple[tuple[int, float], ...] | None] = {"a": ((0, 1.0),), "b": ((0, -1.0),), "c": (), "d": None, "e": ((0, 1.0),)}
+    with loaded(tiny_llama, owner, n_parallel=5, steering=Steering(lora=((lora, 0.5),)), **SAME_IN_ANY_BATCH) as engine:
+        alone = {id: generate(engine, PROMPT, max_tokens=8, lora=scales) for id, scales in asked.items()}
+        for id, scales in asked.items():
+            submit(engine, id, PROMPT, max_tokens=8, cache_prompt=False, lora=scales)
         outputs = run(engine)
-        (finish,) = [output.finish for output in outputs if isinstance(output, Ended)]
-        assert finish.timings.cache_n == 0
-        assert tokens(outputs, "two") == generate(engine, PROMPT + begun, max_tokens=8)
+    assert {id: tokens(outputs, id) for id in asked} == alone
+    assert len({tuple(answer) for answer in alone.values()}) == 4 and alone["a"] == alone["e"]
+
+
+def test_a_choice_has_the_scales_of_its_job(tiny_llama: Path, lora: Path, owner: int) -> None:
+    """B.2 lora, n: all choices, in batches of their own."""
+    with loaded(tiny_llama, owner, n_parallel=3, steering=Steering(lora=((lora, 1.0),)), **SAME_IN_ANY_BATCH) as engine:
+        alone = generate(engine, PROMPT, max_tokens=8, lora=((0, -1.0),))
+        submit(engine, "a", PROMPT, max_tokens=8, n=2, lora=((0, -1.0),))
+        submit(engine, "b", PROMPT, max_tokens=8)
+        outputs = run(engine)
+    assert [tokens(outputs, "a", index) for index in (0, 1)] == [alone, alone] != [tokens(outputs, "b")] * 2
 
 
 def test_the_default_is_the_scale_of_the_flag(tiny_llama: Path, lora: Path, owner: int) -> None:

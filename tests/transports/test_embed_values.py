@@ -19,7 +19,7 @@ def test_wishes_and_entries_name_the_same_options() -> None:
     """C.4: every option that a request may set has a checked name, and none is only declared."""
     assert set(Wishes.__annotations__) == set(ENTRIES)
     assert set(ENTRIES) == (set(Options.__dataclass_fields__) | set(Sampling.__dataclass_fields__)) - {
-        "sampling", "n", "return_progress", "timings_per_token",  # an answer here is one text
+        "sampling", "n", "lora", "return_progress", "timings_per_token",  # an answer here is one text
     }  # fmt: skip
 
 

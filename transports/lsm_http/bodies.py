@@ -32,6 +32,11 @@ class GrammarTrigger(msgspec.Struct):
     token: int | None = None
 
 
+class LoraScale(msgspec.Struct):
+    id: int
+    scale: float
+
+
 class Generation(msgspec.Struct):
     """What every route that generates understands.  Ranges and meanings: `options.py`; what is refused: `unsupported.py`."""
 
@@ -95,6 +100,7 @@ class Generation(msgspec.Struct):
     n_cmpl: int | None = None
     timings_per_token: bool | None = None
     return_progress: bool | None = None
+    lora: list[LoraScale] | None = None
     # what happens in the cache
     n_keep: int | None = None
     n_discard: int | None = None
@@ -104,7 +110,6 @@ class Generation(msgspec.Struct):
     best_of: int | None = None
     suffix: str | None = None
     n_indent: int | None = None
-    lora: Any = None
 
 
 class Completion(Generation):

@@ -79,6 +79,7 @@ def make_options(body: Generation, defaults: Options, tokenize: Tokenizer, n_voc
         n_keep=_first(body.n_keep, defaults.n_keep),
         n_discard=_first(body.n_discard, defaults.n_discard),
         n_cache_reuse=_first(body.n_cache_reuse, defaults.n_cache_reuse),
+        lora=None if not body.lora else tuple((entry.id, entry.scale) for entry in body.lora),
         return_progress=bool(body.stream and body.return_progress),
         timings_per_token=bool(body.stream and body.timings_per_token),
     )

@@ -35,7 +35,6 @@ def _generation_uses(body: Generation) -> dict[str, bool]:
         "echo": bool(body.echo),
         "suffix": bool(body.suffix),
         "n_indent": (body.n_indent or 0) > 0,
-        "lora": bool(body.lora),
     }
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from lsm.engine.adapting import Adapting
 from lsm.engine.limits import Limits
 from lsm.engine.moving import Moving
 from lsm.engine.pool import Pool
 from lsm.engine.ports import Decoder
 from lsm.engine.prompt import whole_prefix
-from lsm.engine.prompt_cache import Scales
 from lsm.engine.request import Request
 from lsm.engine.rewinding import Rewinding
 from lsm.engine.slot import Slot
@@ -21,17 +21,11 @@ class Cache:
         self.rewinding = Rewinding(decoder, limits)
         self.stashing = Stashing(pool, decoder, self.rewinding, limits)
         self.moving = Moving(pool, decoder, self.rewinding, limits)
-        self._adapters: Scales = ()
-
-    def set_adapters(self, scales: Scales) -> None:
-        """LoRA adapters act by these scales in the batches to come."""
-        self._adapters = scales
-        for slot in self._pool.order:
-            slot.adapters = None  # its end will be made by others than its beginning
+        self.adapting = Adapting(decoder)
 
     def keep_prefix(self, slot: Slot, request: Request) -> None:
         """Keep what the slot has of the request's prompt; the rest goes."""
-        request.adapters = self._adapters
+        request.adapters = self.adapting.wanted(request.options)
         self.stashing.exchange(slot, request)
         n_common = n = 0
         if request.options.cache_prompt and slot.n:

@@ -17,6 +17,7 @@ from lsm.engine.limits import EmbeddingLimits
 from lsm.engine.ports import Media, Sampler
 from lsm.engine.triggers import preserved_tokens
 from lsm.errors import LsmError, ServerError
+from lsm.native.adapter import Adapter
 from lsm.native.context import Context
 from lsm.native.media import decode_embeddings
 from lsm.native.sampler import Sampler as Chain
@@ -31,8 +32,9 @@ log = logging.getLogger("lsm.engine")
 class ContextDecoder:
     """`ports.Decoder`, `Embedder` and `SourceReader` over a native context; slots are its sequences."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, adapters: Sequence[Adapter] = ()) -> None:
         self._context = context
+        self._adapters = tuple(adapters)
         context.set_embeddings(False)
 
     def decode(
@@ -93,6 +95,9 @@ class ContextDecoder:
             self._context.synchronize()
             return 0, None
         return 0, mine.settle(self._context, len(embeddings[part]) - 1, token)
+
+    def set_adapters(self, scales: Sequence[float]) -> None:
+        self._context.set_adapters(tuple(zip(self._adapters, scales, strict=True)))
 
     def seq_rm(self, slot: int, start: int, stop: int) -> bool:
         return self._context.seq_rm(slot, start, stop)

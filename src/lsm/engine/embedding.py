@@ -70,9 +70,12 @@ class EmbeddingSteps:
     def step(self) -> bool:
         """Whether this step was one for embeddings."""
         slots = [slot for slot in self._pool.order if slot.request is not None and slot.request.embeds]
+        adapters = slots[0].request.adapters if slots and slots[0].request else ()
+        slots = [slot for slot in slots if slot.request is not None and slot.request.adapters == adapters]
         others_wait = len(slots) < len(self._pool.order)
         self._had_last_turn = bool(slots) and not (others_wait and self._had_last_turn)
         if self._had_last_turn:
+            self._cache.adapting.use(adapters)
             self._compute(choose([slot.work() for slot in slots], self._limits))
         return self._had_last_turn
 

@@ -140,7 +140,7 @@ class Engine:
 
     def _new_scheduler(self, model: Model, context: Context, samplers: Samplers) -> Scheduler:
         limits = make_limits(self._config, model, context)
-        decoder = ContextDecoder(context)
+        decoder = ContextDecoder(context, self._adapters)
         return Scheduler(
             limits,
             decoder,
@@ -222,13 +222,12 @@ class Engine:
         self._loaded().submit(job)
 
     def set_adapters(self, scales: Sequence[float]) -> None:
-        """From the next batch on each LoRA adapter acts by its scale.  What others made is not used by later prompts.
+        """From the next request on each LoRA adapter acts by its scale.  What others made is not used by later prompts.
 
         Works while the device memory is away.
         """
-        assert self._context is not None and len(scales) == len(self._adapters)
-        self._context.set_adapters(tuple(zip(self._adapters, scales, strict=True)))
-        self._loaded().cache.set_adapters(tuple(scales))
+        assert len(scales) == len(self._adapters)
+        self._loaded().cache.adapting.default = tuple(scales)
 
     def cancel(self, id: str) -> None:
         """The request is out of the next batch, and its slot free.  Those that have ended are ignored."""

@@ -35,6 +35,7 @@ class Limits:
     generates: bool = True  # False: the model makes embeddings only
     decoder_start: int | None = None  # an encoder reads the prompt, and the answer begins after this token
     embedding: EmbeddingLimits | None = None  # None: no embeddings are made
+    n_adapters: int = 0
     context_shift: bool = False  # a full slot drops its older tokens and goes on, rather than ending the answer
     can_shift: bool = False  # this memory can move tokens to other positions, and forget some in the middle
     adds_bos: bool = False  # prompts start with a token that a shift must keep

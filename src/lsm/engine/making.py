@@ -49,6 +49,7 @@ def make_limits(config: EngineConfig, model: Model, context: Context) -> Limits:
         generates=context.has_memory,
         decoder_start=model.decoder_start if model.has_decoder else None,
         embedding=embedding_limits(context) if config.computing.embeds else None,
+        n_adapters=len(config.steering.adapters),
         context_shift=config.batching.context_shift,
         can_shift=can_shift,
         adds_bos=model.vocab.add_bos,

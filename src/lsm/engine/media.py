@@ -68,6 +68,7 @@ class MediaSteps:
         is_last = span.stop == len(request.prompt)
         if slot.machine.state in ("started", "processing_prompt"):
             self._effects.move(slot, "batch", whole=is_last)
+        self._cache.adapting.use(request.adapters)
         token = self._decode_rows(slot, media, request.sampler if is_last else None)
         slot.append_media(span, request.prompt[span.start : span.stop])
         self._taking.take_prompt(slot, request, span.n_tokens, self._clock_ns() - t_start_ns, () if token is None else (token,))

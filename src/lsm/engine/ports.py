@@ -133,6 +133,10 @@ class Decoder(Protocol):
         """
         ...
 
+    def set_adapters(self, scales: Sequence[float]) -> None:
+        """From now on each LoRA adapter acts by its scale."""
+        ...
+
     def decode_media(self, media: Media, slot: int, pos: int, sampler: Sampler | None) -> tuple[int, int | None]:
         """Put the embeddings into the cache, the first at position `pos`; a sampler draws a token from the logits of the last.
 

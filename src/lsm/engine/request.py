@@ -96,6 +96,7 @@ class Request:
     def share_prompt(self, lead: Request) -> None:
         """The lead's prompt is this one's too, and so is what it took."""
         self.cache_n, self.prompt_n, self.prompt_ns = lead.cache_n, lead.prompt_n, lead.prompt_ns
+        self.adapters = lead.adapters
 
     def stop_type(self, is_eog: bool, has_new_line: bool) -> StopType | None:
         """Whether the token just taken is the last, and why.  The end of generation goes before a stop word, that before the limits.

@@ -164,8 +164,17 @@ class Scheduler:
         self._fill()
         self._decoding.decode(self._batch)
 
+    def _same_adapters(self, slots: list[Slot]) -> list[Slot]:
+        """Those whose turn it is: adapters act on a batch as a whole."""
+        sets = [slot.request.adapters for slot in slots if slot.request is not None and slot.machine.state != "wait_other"]
+        chosen = self.cache.adapting.choose(sets)
+        if chosen is None:
+            return []
+        self.cache.adapting.use(chosen)
+        return [slot for slot in slots if slot.request is not None and slot.request.adapters == chosen]
+
     def _fill(self) -> None:
-        writing = [slot for slot in self.pool.order if slot.request is not None and not slot.request.embeds]
+        writing = self._same_adapters([slot for slot in self.pool.order if slot.request is not None and not slot.request.embeds])
         generating = [slot.work() for slot in writing if slot.request and slot.request.sampled is not None]
         begun = [slot for slot in writing if slot.wants_prompt] if self._limits.cont_batching or not generating else []
         prompts = [work for slot in begun if len((work := self.cache.rewinding.work(slot)).tokens)]

@@ -20,7 +20,7 @@ TOOL = {"type": "function", "function": {"name": "f"}}
 @pytest.mark.parametrize(
     "body",
     [
-        {"best_of": 2}, {"echo": True}, {"suffix": "x"}, {"n_indent": 2}, {"lora": [{"id": 0, "scale": 1}]},
+        {"best_of": 2}, {"echo": True}, {"suffix": "x"}, {"n_indent": 2},
         {"tools": [TOOL]}, {"tools": [TOOL], "tool_choice": "required"},
         {"reasoning_format": "deepseek"}, {"reasoning_budget_tokens": 5}, {"thinking_budget_tokens": 0}, {"reasoning_control": True},
     ],
