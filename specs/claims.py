@@ -13,7 +13,7 @@ from specs.coverage import never_taken
 from specs.explore import Predicate, Report, explore
 from specs.fairness import Group, fair_lasso
 from specs.planted import PLANTED, Mistake
-from specs.simulation.run import examine
+from specs.simulation.run import BUDGET_SEEDS, examine
 from specs.symmetry import count_orbits
 from specs.worlds import (
     budget,
@@ -342,6 +342,10 @@ CLAIMS = (
     *(
         Claim(f"simulated runs, seeds {first} to {first + 49}", "S1 S2 S3 S7 S8 S10 P2 P5 P12", partial(runs_hold, first, 50), slow=True)
         for first in range(0, 200, 50)
+    ),
+    *(
+        Claim(f"simulated runs under a budget, seeds {first} to {first + 49}", "S1 S10 P5 P11", partial(runs_hold, first, 50), slow=True)
+        for first in (BUDGET_SEEDS, BUDGET_SEEDS + 50)
     ),
     Claim("every edge of every table is taken by some world", "S2", every_edge_is_taken, slow=True),
     *(

@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from lsm_cli.main import run
+from lsm_cli.state import as_text
 
 STATE = {
     "models": [
@@ -30,6 +31,7 @@ STATE = {
         "queue": [{"pid": 42, "alias": "gemma3", "waited_s": 0.5}],
     },
     "budget_bytes": None,
+    "ledger": [],
     "counters": {"handoffs": 7, "wakes": 8, "refusals": 0},
 }
 
@@ -134,3 +136,16 @@ def test_address_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     for address in ("http://", "http://[", "nonsense://x", "127.0.0.1:port"):
         assert run(["state", "--url", address], {}) == 1
         assert capsys.readouterr().err.startswith("lsm: ")
+
+
+def test_the_ledger_says_who_has_how_much_and_who_is_asked_for_whom() -> None:
+    """Design 4: the budget, and what everybody has of it."""
+    pages = [
+        {"alias": "smollm2", "pid": 41, "alive": True, "bytes": {"weights": 10**9, "kv": 5 * 10**8}, "asks": [], "missing_bytes": 0},
+        {"alias": "gemma3", "pid": 42, "alive": False, "bytes": {}, "asks": ["smollm2"], "missing_bytes": 10**6},
+    ]
+    text = as_text({**STATE, "budget_bytes": 2 * 10**9, "ledger": pages})
+    assert "ledger: 1500.0 MB of a budget of 2000.0 MB" in text
+    assert "  smollm2 (process 41): weights 1000.0 MB, kv 500.0 MB" in text
+    assert "  gemma3 (process 42), dead: nothing; asks smollm2 to leave, misses 1.0 MB" in text
+    assert "ledger" not in as_text(STATE)

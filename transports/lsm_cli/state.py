@@ -44,7 +44,7 @@ def _refusal(address: str, status: int) -> str:
 
 def as_text(state: Mapping[str, Any]) -> str:
     """Token and queue first, then one block per model."""
-    blocks = [_token_text(state["token"]), *(_model_text(model) for model in state["models"]), _counters_text(state)]
+    blocks = [_token_text(state["token"]), *_ledger_text(state), *(_model_text(model) for model in state["models"]), _counters_text(state)]
     return "\n\n".join(blocks)
 
 
@@ -54,6 +54,22 @@ def _token_text(token: Mapping[str, Any]) -> str:
     first = f"device held by {_who(holder)}{held}" if holder else "nobody holds the device"
     waiting = [f"  {place}. {_who(waiter)}, waiting for {waiter['waited_s']:.1f} s" for place, waiter in enumerate(token["queue"], 1)]
     return "\n".join([first, *(["in line:", *waiting] if waiting else ["nobody waits"])])
+
+
+def _ledger_text(state: Mapping[str, Any]) -> list[str]:
+    """Nothing without a budget."""
+    if not state["ledger"]:
+        return []
+    rows = [_page_text(page) for page in state["ledger"]]
+    used = sum(sum(page["bytes"].values()) for page in state["ledger"])
+    budget = "" if state["budget_bytes"] is None else f" of a budget of {_size(state['budget_bytes'])}"
+    return ["\n".join([f"ledger: {_size(used)}{budget}", *rows])]
+
+
+def _page_text(page: Mapping[str, Any]) -> str:
+    classes = ", ".join(f"{name} {_size(size)}" for name, size in page["bytes"].items() if size) or "nothing"
+    asks = f"; asks {', '.join(page['asks'])} to leave, misses {_size(page['missing_bytes'])}" if page["asks"] else ""
+    return f"  {_who(page)}{'' if page['alive'] else ', dead'}: {classes}{asks}"
 
 
 def _who(process: Mapping[str, Any]) -> str:

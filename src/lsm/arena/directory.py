@@ -1,6 +1,7 @@
 """The arena is a private directory: whoever can open its files can stop every model, so nobody else may.
 
-Files in it: `door.lock`, `token.lock`, `want.lock`, `bell` (FIFO) and `line/` (the tickets). They stay; only tickets come and go.
+Files in it: `door.lock`, `token.lock`, `want.lock`, `bell` (FIFO), `line/` (the tickets) and, under a budget, `ledger/` and `bells/`
+(a page and a bell for each model). They stay; only what is in the folders comes and goes.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ from lsm.errors import ArenaError
 _NETWORK_KINDS = frozenset({"nfs", "nfs4", "cifs", "smb3", "ceph", "afs", "fuse.sshfs"})
 _ELSEWHERE = "choose a folder of your own on a local disk with --arena or LSM_ARENA"
 
+_FOLDER = ("a directory", stat.S_ISDIR, os.R_OK | os.W_OK | os.X_OK)
 _LOCK_FILE = ("a regular file", stat.S_ISREG, os.R_OK | os.W_OK)
 _FURNITURE: Mapping[str, tuple[str, Callable[[int], bool], int]] = {
     "bell": ("a FIFO", stat.S_ISFIFO, os.R_OK | os.W_OK),
-    "line": ("a directory", stat.S_ISDIR, os.R_OK | os.W_OK | os.X_OK),
+    "bells": _FOLDER,
+    "ledger": _FOLDER,
+    "line": _FOLDER,
     "door.lock": _LOCK_FILE,
     "token.lock": _LOCK_FILE,
     "want.lock": _LOCK_FILE,

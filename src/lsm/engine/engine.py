@@ -113,8 +113,8 @@ class Engine:
             ModelFileError: as for `load`.
             LsmError: llama.cpp refuses the settings.
         """
-        config = self._config
-        read_header(config.path)
+        header = read_header(self._wanted.path)
+        self._config = config = fit_config(self._wanted.sized(), header)
         with Model.outline(config.path, loading=config.loading, placing=config.placing) as model, self._new_context(model) as context:
             return {**footprint(context), "adapters": self._measure_adapters(model), "encoder": self._measure_encoder()}
 
