@@ -56,6 +56,7 @@ class Device:
 
 @dataclass
 class Script:
+    measure_s: float = 0.0
     load_s: float = 1.0
     restore_s: float = 0.3
     release_s: float = 0.01
@@ -162,6 +163,8 @@ class ScriptedEngine:
         self._send(machine, event, Report(bytes=bytes, **rest))
 
     async def _do_measure(self) -> None:
+        await trio.sleep(self.script.measure_s)
+        self.device.note(self.name, "measured")
         self._report("token", "look", sizes=dict(self.script.sizes))
 
     async def _do_report_evicted(self) -> None:

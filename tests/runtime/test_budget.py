@@ -236,3 +236,13 @@ async def test_the_state_shows_who_has_what_and_who_is_asked(autojump_clock: Clo
     ]
     assert shown["models"][1]["why"] == "waits until a has left: needs 70 B more than the budget has left"
     assert await read(answer) == 100
+
+
+async def test_the_engine_is_asked_once_what_a_load_will_take(autojump_clock: Clock, house: House) -> None:
+    """Design 3.6: looks for room come four times a second, and to measure a model may take longer."""
+    budget(house, ONE)
+    a = await house.model("a", loaded=False, measure_s=2.0)
+    start = trio.current_time()
+    await a.wake()
+    assert house.device.times("a", "measured") == [start + 2.0]
+    assert house.device.times("a", "load") == [start + 2.0]

@@ -13,10 +13,12 @@ class ModelSizes:
     def __init__(self) -> None:
         self.bytes: Mapping[str, Mapping[str, int]] = {}
         self._foreseen: Mapping[str, int] | None = None
+        self._asked = False  # the engine, which has not answered yet
 
     def keep(self, report: Report) -> None:
         self.bytes = report.bytes or self.bytes
-        self._foreseen = self._foreseen if report.sizes is None else report.sizes
+        if report.sizes is not None:
+            self._foreseen, self._asked = report.sizes, False
 
     def on_device(self) -> dict[str, int]:
         """Bytes by class, now."""
@@ -29,7 +31,8 @@ class ModelSizes:
 
     def foreseen(self, measure: Callable[[], None]) -> Mapping[str, int] | None:
         """Bytes by class that a load will take; None until the engine, which is asked to `measure`, has found out."""
-        if self._foreseen is None:
+        if self._foreseen is None and not self._asked:
+            self._asked = True
             measure()
         return self._foreseen
 
