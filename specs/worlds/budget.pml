@@ -55,6 +55,7 @@ byte escapes = ESCAPES;
 #define asks_any(i)   (asks[i].bell[O1(i)] > 0)
 #define tokens        (token[0] + token[1])
 #define had(i)        count(O1(i))
+#define alive_have(i) living(O1(i))
 #define on_device     (memory[0] + memory[1])
 #define O2_level(i)   0
 #define gives2(i, y)  0
@@ -66,6 +67,7 @@ byte escapes = ESCAPES;
 #define asks_any(i)   (asks[i].bell[O1(i)] > 0 || asks[i].bell[O2(i)] > 0)
 #define tokens        (token[0] + token[1] + token[2])
 #define had(i)        (count(O1(i)) + count(O2(i)))
+#define alive_have(i) (living(O1(i)) + living(O2(i)))
 #define on_device     (memory[0] + memory[1] + memory[2])
 #define O2_level(i)   asks[i].bell[O2(i)]
 #define gives2(i, y)  gives(O2(i), y)
@@ -75,6 +77,7 @@ byte escapes = ESCAPES;
 
 /* ---- room, and who is asked for it ---- */
 #define count(j)       ((p_state[j] == DEAD && memory[j] == 0) -> 0 : entry[j])          /* a dead one's page is struck out once its memory is free */
+#define living(j)      (p_state[j] == DEAD -> 0 : entry[j])                              /* nobody is asked for what comes back by itself */
 #define stays_of(j)    (entry[j] < STAYS -> entry[j] : STAYS)
 #define gives(j, l)    ((l) == 0 -> 0 : ((l) == SOME -> entry[j] - stays_of(j) : entry[j]))
 #define open(j)        (p_state[j] != DEAD && !young[j])
@@ -82,7 +85,7 @@ byte escapes = ESCAPES;
 #define ok(j, l)       ((l) == 0 || (open(j) && (((l) == SOME && gives_some(j)) || ((l) == ALL && stays_of(j) > 0))))
 #define lower(j, l)    (((l) == ALL && gives_some(j)) -> SOME : 0)
 #define fits(i)        (had(i) + NEEDS <= BUDGET)
-#define enough(i, x, y) (gives(O1(i), x) + gives2(i, y) + BUDGET >= had(i) + NEEDS)
+#define enough(i, x, y) (gives(O1(i), x) + gives2(i, y) + BUDGET >= alive_have(i) + NEEDS)
 #define least(i, x, y)  (ok(O1(i), x) && ok2(i, y) && enough(i, x, y) && ((x) == 0 || !enough(i, lower(O1(i), x), y)) && \
                          ((y) == 0 || !enough(i, x, lower2(i, y))))
 #define some_least(i)   (least(i, 0, 0) || least(i, 1, 0) || least(i, 2, 0) || least(i, 0, 1) || least(i, 1, 1) || least(i, 2, 1) || \

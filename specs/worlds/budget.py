@@ -182,7 +182,8 @@ class World:
             entry = p.entry if late else self.scenario.needs
             yield "room", self._fire(arena, i, p._replace(entry=entry), "room")
             return
-        for asks in self._choices(arena, i, missing):
+        of_the_dead = sum(q.entry for q in arena.processes if q.state == DEAD)  # it comes back by itself
+        for asks in self._choices(arena, i, missing - of_the_dead):
             yield from self._ring(_put(arena, i, p._replace(asks=asks)), "no_room", *(j for j, ask in enumerate(asks) if ask))
 
     def _swept(self, arena: Arena) -> Arena:

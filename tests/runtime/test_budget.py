@@ -246,3 +246,16 @@ async def test_the_engine_is_asked_once_what_a_load_will_take(autojump_clock: Cl
     await a.wake()
     assert house.device.times("a", "measured") == [start + 2.0]
     assert house.device.times("a", "load") == [start + 2.0]
+
+
+async def test_nobody_is_asked_for_what_the_dead_give_back(autojump_clock: Clock, house: House) -> None:
+    """Design 4: a dead owner's bytes come back by themselves; whoever lives stays."""
+    budget(house, 2 * ONE)
+    a = await house.model("a")
+    dead = Ledger(house.arena, "dead")
+    dead.write(sizes={"weights": 60})
+    dead.open_page()
+    dead._abandon()  # as the kernel does it
+    b = await house.model("b")
+    assert (a.state("sleep"), b.state("sleep")) == ("awake", "awake")
+    assert house.device.times("a", "released") == []

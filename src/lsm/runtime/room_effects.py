@@ -166,7 +166,8 @@ class RoomEffects:
             attempt(self._line, lambda: self._ledger.write(sizes=dict(needs), stays=needs.get("kv", 0), asks=(), needs=0))
             self._inbox.answer(Event("token", "room"))
             return
-        self._ask(missing, [entry for entry in entries if entry.alive and entry.page.bytes])
+        of_the_dead = sum(entry.page.bytes for entry in entries if not entry.alive)  # it comes back by itself, soon
+        self._ask(missing - of_the_dead, [entry for entry in entries if entry.alive and entry.page.bytes])
 
     def _counted(self, needs_bytes: int) -> list[Entry]:
         """The pages whose bytes count.  Those of the dead count until their memory has been seen to be free, or had time to come back."""
