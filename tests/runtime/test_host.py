@@ -51,6 +51,21 @@ async def test_two_models_of_one_process_take_turns(tmp_path: Path, tiny_llama: 
                     assert resident == [name]
 
 
+async def test_two_models_of_one_process_stay_side_by_side_under_a_budget(tmp_path: Path, tiny_llama: Path, tiny_gemma3: Path) -> None:
+    """Design 4: in one process or in two; what the ledger says is what the device has, and nothing moves after the loads."""
+    with trio.fail_after(LIMIT_S):
+        async with host_of(tmp_path / "arena", {"a": tiny_llama, "b": tiny_gemma3}, "--vram-budget", "1GiB") as host:
+            first = {name: await tokens(host, name) for name in "ab"}
+            loaded = host.state()["counters"]
+            for _ in range(15):
+                for name in "ab":
+                    assert await tokens(host, name) == first[name]
+            state = host.state()
+            assert state["counters"] == loaded and state["token"]["holder"] is None
+            on_device = {m["alias"]: {name: at["device"] for name, at in m["bytes"].items()} for m in state["models"]}
+            assert {page["alias"]: page["bytes"] for page in state["ledger"]} == on_device
+
+
 async def test_two_hosts_in_one_program_share_the_line(tmp_path: Path, tiny_llama: Path) -> None:
     """Two open sets of models know nothing of each other but the arena."""
     with trio.fail_after(LIMIT_S):
