@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lsm.engine.batch import Batch, Share, Work
+from lsm.engine.batch import Batch, Next, Share, Work
 
 
 def prompt(slot: int, n: int, pos: int = 0, want_logits: bool = True) -> Work:
     return Work(slot, pos, np.arange(100 * slot, 100 * slot + n, dtype=np.int32), want_logits)
 
 
-def token(slot: int, pos: int) -> Work:
-    return Work(slot, pos, np.array([1000 + slot], np.int32), True)
+def token(slot: int, pos: int) -> Next:
+    return Next(slot, pos, 1000 + slot)
 
 
 def test_generating_slots_come_first_and_prompts_fill_the_rest() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +11,15 @@ from numpy.typing import NDArray
 from lsm.engine.prefix import Tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Next(NamedTuple):
+    """The token that a slot in the middle of its answer would like to have decoded; it gives logits."""
+
+    slot: int
+    pos: int
+    token: int
+
+
+class Work(NamedTuple):
     """What one slot would like to have decoded: `tokens`, shape (n,), int32, the first at position `pos`."""
 
     slot: int
@@ -21,8 +28,7 @@ class Work:
     want_logits: bool  # of the last token
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(NamedTuple):
     """A slot's part of the batch: rows `start` to `stop`; `output` if the last of them gives logits."""
 
     slot: int
@@ -46,13 +52,14 @@ class Batch:
         self.n = 0
         self._rows = np.arange(n_batch, dtype=np.int32)
 
-    def fill(self, generating: Iterable[Work], prompts: Iterable[Work]) -> None:
+    def fill(self, generating: Sequence[Next], prompts: Iterable[Work]) -> None:
         """Take the work in the order given; what does not fit waits for the next batch.  `generating` must fit: one row for each slot."""
-        self.n = 0
-        self.shares.clear()
-        for work in generating:
-            assert self.n < len(self.tokens), "a batch is smaller than the number of slots"
-            self._add(work)
+        n = self.n = len(generating)
+        assert n <= len(self.tokens), "a batch is smaller than the number of slots"
+        if n:  # all at once: numpy costs by the call
+            self.seq[:n], self.pos[:n], self.tokens[:n] = np.array(generating, np.int32).T
+            self.logits[:n] = 1
+        self.shares = [Share(one.slot, row, row + 1, True) for row, one in enumerate(generating)]
         for work in prompts:
             if self.n == len(self.tokens):
                 break
@@ -73,6 +80,8 @@ class Batch:
 
     def shares_within(self, start: int, stop: int) -> list[Share]:
         """The shares of rows `start` to `stop`, cut to them; a share that is cut before its end gives no output."""
+        if start == 0 and stop == self.n:
+            return list(self.shares)
         return [
             Share(share.slot, max(share.start, start), min(share.stop, stop), share.output and share.stop <= stop)
             for share in self.shares

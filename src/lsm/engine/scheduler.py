@@ -24,7 +24,7 @@ from time import perf_counter_ns
 
 from lsm.engine.admission import check_job
 from lsm.engine.assigning import Assigner
-from lsm.engine.batch import Batch
+from lsm.engine.batch import Batch, Next
 from lsm.engine.cache import Cache
 from lsm.engine.decoding import Decoding
 from lsm.engine.effects import Effects
@@ -175,11 +175,13 @@ class Scheduler:
 
     def _fill(self) -> None:
         writing = self._same_adapters([slot for slot in self.pool.order if slot.request is not None and not slot.request.embeds])
-        generating = [slot.work() for slot in writing if slot.request and slot.request.sampled is not None]
+        generating = [
+            Next(slot.id, slot.pos, slot.request.sampled) for slot in writing if slot.request and slot.request.sampled is not None
+        ]
         begun = [slot for slot in writing if slot.wants_prompt] if self._limits.cont_batching or not generating else []
         prompts = [work for slot in begun if len((work := self.cache.rewinding.work(slot)).tokens)]
         self._batch.fill(generating, prompts)
-        for share in self._batch.shares:
+        for share in self._batch.shares[len(generating) :]:
             slot, request = self.pool.slots[share.slot], self.pool.request(share)
             if slot.machine.state in ("started", "processing_prompt"):
                 self.cache.rewinding.before_batch(slot, share.stop - share.start)

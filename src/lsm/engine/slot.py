@@ -34,7 +34,6 @@ class Slot:
         self.spans: tuple[Span, ...] = ()  # the media among the tokens
         self.adapters: Scales | None = ()  # the scales of the LoRA adapters that made it; None: several did
         self._tokens: Tokens = np.zeros(min(TOKENS_AT_START, n_ctx), np.int32)
-        self._sampled: Tokens = np.zeros(1, np.int32)
 
     @property
     def tokens(self) -> Tokens:
@@ -60,6 +59,12 @@ class Slot:
         self._tokens[self.n : end] = tokens
         self.n = end
 
+    def append_token(self, token: int) -> None:
+        if self.n == len(self._tokens):
+            return self.append(np.array([token], np.int32))
+        self._tokens[self.n] = token
+        self.n += 1
+
     def fill(self, tokens: Tokens, spans: tuple[Span, ...]) -> None:
         """The memory holds this now, and nothing else."""
         self.keep(0)
@@ -84,7 +89,7 @@ class Slot:
     @property
     def pos(self) -> int:
         """The position of the next token."""
-        return position(self.n, self.spans)
+        return position(self.n, self.spans) if self.spans else self.n
 
     def move(self, start: int, n: int, to: int) -> None:
         """What is at `start` is at `to` now; `n` tokens, towards the beginning."""
@@ -96,15 +101,12 @@ class Slot:
         return self.request is not None and self.request.sampled is None and self.machine.state != "wait_other"
 
     def work(self) -> Work:
-        """What comes next for the request: the rest of its prompt up to the next media, or the token that was sampled."""
+        """What comes next of the prompt: the rest of it, up to the next media."""
         request = self.request
-        assert request is not None
-        if request.sampled is None:
-            n_prompt = len(request.prompt)
-            end = text_end(self.n, n_prompt, request.spans)
-            return Work(self.id, self.pos, request.prompt[self.n : end], request.wants_tokens and end == n_prompt)
-        self._sampled[0] = request.sampled
-        return Work(self.id, self.pos, self._sampled, True)
+        assert request is not None and request.sampled is None
+        n_prompt = len(request.prompt)
+        end = text_end(self.n, n_prompt, request.spans)
+        return Work(self.id, self.pos, request.prompt[self.n : end], request.wants_tokens and end == n_prompt)
 
     def close(self) -> None:
         self.machine.close()

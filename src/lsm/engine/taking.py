@@ -35,10 +35,11 @@ class Taking:
 
     def _take_share(self, batch: Batch, share: Share, elapsed_ns: int, sampled: Sequence[int]) -> None:
         slot, request = self._pool.slots[share.slot], self._pool.request(share)
-        slot.append(batch.tokens[share.start : share.stop])
         if request.sampled is None:
+            slot.append(batch.tokens[share.start : share.stop])
             self.take_prompt(slot, request, share.stop - share.start, elapsed_ns, sampled)
         else:
+            slot.append_token(request.sampled)
             request.predicted_ns += elapsed_ns
             self._pool.tally.predicted_ns += elapsed_ns
             self._note_length(slot)
@@ -66,7 +67,8 @@ class Taking:
                 self._take_token(drawer, its_slot, token)
 
     def _note_length(self, slot: Slot) -> None:
-        self._pool.tally.tokens_max = max(self._pool.tally.tokens_max, slot.n)
+        if slot.n > self._pool.tally.tokens_max:
+            self._pool.tally.tokens_max = slot.n
 
     def _take_token(self, request: Request, slot: Slot, token: int) -> None:
         sampler = request.sampler

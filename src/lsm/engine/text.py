@@ -18,7 +18,9 @@ class TextStream:
 
     def __init__(self, stop: tuple[str, ...] = ()) -> None:
         self._stop = tuple(word for word in stop if word)
-        self._longest_prefix = max(map(len, self._stop), default=1) - 1
+        self._beginnings = frozenset(word[:n] for word in self._stop for n in range(1, len(word)))
+        self._last_of_beginning = frozenset(start[-1] for start in self._beginnings)
+        self._longest_beginning = max(map(len, self._beginnings), default=0)
         self._decoder = _new_decoder("replace")
         self._held = ""
         self.stopping_word = ""  # the stop string that was found; no text comes after it
@@ -43,24 +45,22 @@ class TextStream:
             start, self.stopping_word = found
             self._held = ""
             return text[:start]
-        keep = _length_of_partial_stop(text[len(text) - min(len(text), self._longest_prefix) :], self._stop)
+        keep = self._length_of_partial_stop(text)
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep]
+
+    def _length_of_partial_stop(self, text: str) -> int:
+        """Length of the longest end of `text` that begins a stop string."""
+        if not text or text[-1] not in self._last_of_beginning:
+            return 0
+        lengths = range(min(len(text), self._longest_beginning), 0, -1)
+        return next((n for n in lengths if text[-n:] in self._beginnings), 0)
 
 
 def _first_complete(text: str, stop: tuple[str, ...]) -> tuple[int, str] | None:
     """(start, word) of the stop string that ends first, and of those the one that starts first."""
-    found = [(start + len(word), start, word) for word in stop if (start := text.find(word)) >= 0]
+    found = [(text.find(word) + len(word), text.find(word), word) for word in stop if word in text]
     if not found:
         return None
     _, start, word = min(found)
     return start, word
-
-
-def _length_of_partial_stop(tail: str, stop: tuple[str, ...]) -> int:
-    """Length of the longest end of `tail` that begins a stop string."""
-    for start in range(len(tail)):
-        end = tail[start:]
-        if any(word.startswith(end) for word in stop):
-            return len(end)
-    return 0
