@@ -75,8 +75,8 @@ class Host(Protocol):
     async def save_slot(self, model: str, slot: int, filename: str) -> SlotFile:
         """Write what an idle slot holds to a file in `--slot-save-path`, in llama-server's format; a busy one is waited for.
 
-        `InvalidRequest`: no such slot, no plain name.  `NotSupported`: there is no such folder, or the slot holds media.  `ServerError`:
-        the disk is full.  These and `restore_slot` and `erase_slot` wake the model.
+        `InvalidRequest`: no such slot, no plain name.  `NotSupported`: there is no such folder.  `ServerError`: the disk
+        is full.  These and `restore_slot` and `erase_slot` wake the model.
         """
         ...
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lsm.engine.prefix import common_prefix
-from lsm.engine.prompt import Span, placeholders, position, text_end, text_tokens, whole_prefix
+from lsm.engine.prompt import Span, placeholders, position, positions, text_end, text_tokens, whole_prefix
 
 CAT, DOG = Span(2, 4, 4, "cat"), Span(2, 4, 4, "dog")
 
@@ -46,6 +46,13 @@ def test_positions_count_what_the_chunks_before_take() -> None:
     """D.2: with M-RoPE an image takes fewer positions than it has embeddings."""
     spans = (Span(2, 6, 3, "cat"), Span(9, 4, 1, "dog"))
     assert [position(n, spans) for n in (0, 2, 8, 9, 13, 15)] == [0, 2, 5, 6, 7, 9]
+
+
+def test_each_row_has_a_position() -> None:
+    """S31: an image of one moment stands at the first of those that it takes, others at each."""
+    spans = (Span(1, 3, 2, "cat", is_moment=True), Span(5, 2, 2, "sound"))
+    assert positions(8, spans).tolist() == [0, 1, 1, 1, 3, 4, 5, 6]
+    assert positions(0, ()).tolist() == []
 
 
 def test_text_ends_where_the_next_chunk_begins() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from lsm.errors import ConfigError, InvalidRequest, ModelFileError, ServerError, SourceChanged, Unavailable
 from lsm.native.context import Context
+from lsm.native.library import lib
 from lsm.native.media import Chunk, Projector, decode_embeddings
 from lsm.native.memory import MemoryClass
 from lsm.native.model import Model
@@ -244,3 +245,47 @@ def test_metadata_of_the_wrong_type_is_an_error(tmp_path: Path) -> None:
     writer.close()
     with pytest.raises(ModelFileError, match="GGML_ASSERT"):
         measure(path)
+
+
+def test_a_saved_chunk_stands_for_the_first_one(pair: tuple[Model, Projector]) -> None:
+    """S31: everything but the content: id, size, positions; written again it is the same, and nobody can encode it."""
+    _, projector = pair
+    chunk = chunks(projector, media(projector))[0]
+    loaded = projector.load(chunk.save())
+    assert loaded._replace(handle=None, prompt=None) == chunk._replace(handle=None, prompt=None)
+    assert loaded.positions(7).tolist() == chunk.positions(7).tolist()
+    assert loaded.save() == chunk.save()
+    assert chunk.is_moment == (chunk.n_pos < chunk.n_tokens)
+    with pytest.raises(ServerError):
+        projector.encode(loaded)
+
+
+def test_bytes_that_no_chunk_was_saved_as_are_refused(llava: tuple[Model, Projector]) -> None:
+    """S31: every cut, what comes behind the end, text, and numbers of all sizes anywhere: an error or a chunk, never the end."""
+    _, projector = llava
+    data = chunks(projector, png())[0].save()
+    text = lib.mtmd_input_chunks_get(lib.mtmd_test_create_input_chunks(), 0)
+    saved_text = Chunk(text, None, False, "", 0, 0, False, False).save()
+    for bad in (*(data[:n] for n in range(len(data))), data + b"\0", saved_text):
+        with pytest.raises(InvalidRequest, match="media"):
+            projector.load(bad)
+    for at in range(len(data) - 7):
+        for number in (0, 2**31, 2**32 - 1, 2**63, 2**64 - 1, 2**64 - at):
+            size = 4 if number < 2**32 else 8
+            try:
+                projector.load(data[:at] + (number % 2**64).to_bytes(size, "little") + data[at + size :])
+            except InvalidRequest:
+                pass
+
+
+def test_a_chunk_of_the_other_sense_is_refused(files: Callable[[str], tuple[Path, Path]], owner: int) -> None:
+    """S31: sound for a projector that only sees, and the other way round."""
+    with Model.load(files("llava")[0], owner) as model:
+        eyes, ears = (open_projector(files(name)[1], model) for name in ("llava", "ultravox"))
+        try:
+            for one, other, what in ((eyes, ears, "an image"), (ears, eyes, "sound")):
+                with pytest.raises(InvalidRequest, match=f"it holds {what}, which the projector has no encoder for"):
+                    other.load(chunks(one, media(one))[0].save())
+        finally:
+            eyes.close()
+            ears.close()

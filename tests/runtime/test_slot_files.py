@@ -14,12 +14,11 @@ import numpy as np
 import pytest
 
 from lsm.engine.checkpoints import Checkpoint
-from lsm.engine.prompt import Span
 from lsm.engine.prompt_cache import Held
 from lsm.engine.slot_content import SlotContent
-from lsm.errors import ConfigError, InvalidRequest, NotSupported, ServerError
+from lsm.errors import ConfigError, InvalidRequest, ServerError
 from lsm.runtime.slot_files import SlotFolder, check_name, open_folder
-from lsm.runtime.slot_notes import SUFFIX, model_mark
+from lsm.runtime.slot_notes import SUFFIX, Mark, model_mark
 from lsm.tuning import Computing
 
 STATE = np.arange(100, dtype=np.uint8)
@@ -29,6 +28,7 @@ CONTENT = SlotContent(
     (Checkpoint(1, "a", np.array([1, 2], np.uint8)), Checkpoint(3, "a", np.array([3], np.uint8))),
 )
 AMPLE = 10**6
+MINE = Mark("mine")
 
 
 @pytest.fixture
@@ -37,14 +37,14 @@ def folder(tmp_path: Path) -> Iterator[SlotFolder]:
         yield opened
 
 
-def read(folder: SlotFolder, name: str = "a", model: str = "mine") -> SlotContent:
-    return folder.read(name, model, AMPLE, ()).content
+def read(folder: SlotFolder, name: str = "a", mark: Mark = MINE) -> SlotContent:
+    return folder.read(name, mark, AMPLE, ()).content
 
 
 def test_what_is_written_is_read(folder: SlotFolder, tmp_path: Path) -> None:
     """S31: tokens and state from the file; adapters and snapshots from the one beside it."""
-    n_bytes = folder.write("a", CONTENT, "mine")
-    found = folder.read("a", "mine", AMPLE, ())
+    n_bytes = folder.write("a", CONTENT, MINE)
+    found = folder.read("a", MINE, AMPLE, ())
     content = found.content
     assert found.is_sound
     assert n_bytes == found.size_bytes == (tmp_path / "a").stat().st_size
@@ -56,15 +56,15 @@ def test_what_is_written_is_read(folder: SlotFolder, tmp_path: Path) -> None:
 
 def test_a_file_of_llama_server_needs_nothing_beside_it(folder: SlotFolder, tmp_path: Path) -> None:
     """S31: it has no digest; the adapters are taken to be those that act now."""
-    folder.write("a", CONTENT, "mine")
+    folder.write("a", CONTENT, MINE)
     (tmp_path / "a.lsm").unlink()
-    found = folder.read("a", "mine", AMPLE, (1.0,))
+    found = folder.read("a", MINE, AMPLE, (1.0,))
     assert (found.content.held.adapters, found.content.checkpoints, found.is_sound) == ((1.0,), (), False)
 
 
 def test_each_bit_that_changes_is_noticed(folder: SlotFolder, tmp_path: Path) -> None:
     """S31: damaged files are refused, before anything of them is used, with the remedy."""
-    folder.write("a", CONTENT, "mine")
+    folder.write("a", CONTENT, MINE)
     whole = (tmp_path / "a").read_bytes()
     for at in range(len(whole)):
         (tmp_path / "a").write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
@@ -74,7 +74,7 @@ def test_each_bit_that_changes_is_noticed(folder: SlotFolder, tmp_path: Path) ->
 
 def test_each_cut_is_noticed(folder: SlotFolder, tmp_path: Path) -> None:
     """S31: truncated files; with and without a digest."""
-    folder.write("a", CONTENT, "mine")
+    folder.write("a", CONTENT, MINE)
     whole = (tmp_path / "a").read_bytes()
     for n in range(len(whole)):
         (tmp_path / "a").write_bytes(whole[:n])
@@ -103,7 +103,7 @@ def test_each_cut_is_noticed(folder: SlotFolder, tmp_path: Path) -> None:
 )
 def test_a_damaged_file_beside_it_is_noticed(folder: SlotFolder, tmp_path: Path, spoil: object) -> None:
     """S31: as much as the file itself."""
-    folder.write("a", CONTENT, "mine")
+    folder.write("a", CONTENT, MINE)
     (tmp_path / "a.lsm").write_bytes(spoil((tmp_path / "a.lsm").read_bytes()))  # type: ignore[operator]
     with pytest.raises(InvalidRequest, match=SUFFIX):
         read(folder)
@@ -111,14 +111,14 @@ def test_a_damaged_file_beside_it_is_noticed(folder: SlotFolder, tmp_path: Path,
 
 def test_a_file_of_another_model_is_refused(folder: SlotFolder) -> None:
     """S31: foreign-model files."""
-    folder.write("a", CONTENT, "mine")
+    folder.write("a", CONTENT, MINE)
     with pytest.raises(InvalidRequest, match="another model"):
-        read(folder, model="other")
+        read(folder, mark=Mark("other"))
 
 
 def test_a_state_larger_than_the_cache_is_not_even_read(folder: SlotFolder, tmp_path: Path) -> None:
     """S31: never a huge allocation: the file is sparse, and claims a terabyte."""
-    folder.write("a", CONTENT, "mine")
+    folder.write("a", CONTENT, MINE)
     os.truncate(tmp_path / "a", 1 << 40)
     with pytest.raises(InvalidRequest, match="larger than the model's whole cache"):
         read(folder)
@@ -149,7 +149,7 @@ def test_links_are_not_followed(folder: SlotFolder, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="symbolic link"):
         read(folder)
     with pytest.raises(InvalidRequest, match="not a file"):
-        folder.write("a", CONTENT, "mine")
+        folder.write("a", CONTENT, MINE)
     assert target.read_bytes() == b"precious"
 
 
@@ -161,7 +161,7 @@ def test_what_is_no_file_is_refused(folder: SlotFolder, tmp_path: Path) -> None:
         with pytest.raises(InvalidRequest, match="not a file"):
             read(folder, name)
         with pytest.raises(InvalidRequest, match="not a file"):
-            folder.write(name, CONTENT, "mine")
+            folder.write(name, CONTENT, MINE)
     with pytest.raises(InvalidRequest, match="No such file"):
         read(folder, "absent")
 
@@ -182,18 +182,12 @@ def no_space_after(size_bytes: int) -> Iterator[None]:
 @pytest.mark.parametrize("size_bytes", [0, 20, 140])
 def test_a_disk_that_is_full_leaves_what_was_there(folder: SlotFolder, tmp_path: Path, size_bytes: int) -> None:
     """S31: nothing half-written: the old file stays, no scrap is left; 500 Unable to save slot."""
-    folder.write("a", CONTENT, "mine")
+    folder.write("a", CONTENT, MINE)
     other = SlotContent(Held(np.arange(3, dtype=np.int32)), STATE[::-1].copy(), CONTENT.checkpoints)
     with no_space_after(size_bytes), pytest.raises(ServerError, match="Unable to save slot"):
-        folder.write("a", other, "mine")
+        folder.write("a", other, MINE)
     assert read(folder).held.tokens.tolist() == [5, 6, 7]
     assert sorted(os.listdir(tmp_path)) == ["a", "a.lsm"]
-
-
-def test_a_slot_with_media_is_not_saved(folder: SlotFolder) -> None:
-    """S31: 501: nothing is written that could not be read."""
-    with pytest.raises(NotSupported):
-        folder.write("a", SlotContent(Held(np.array([5, -9], np.int32), (Span(1, 1, 1, "x"),)), STATE), "mine")
 
 
 def test_a_folder_that_is_not_there_is_an_error_at_the_start(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from lsm.engine.ports import Media, OwnedInstance
 from lsm.engine.prefix import Tokens
 from lsm.engine.prompt import Span, placeholders
+from lsm.engine.slot_media import Spans
 from lsm.errors import DeviceMemoryError, LsmError, ServerError
 from lsm.native.media import Chunk
 from lsm.native.memory import Bytes
@@ -70,20 +71,15 @@ class MediaChunk:
 
 
 def lay_out(parts: Sequence[Tokens | Chunk]) -> tuple[Tokens, tuple[MediaChunk, ...]]:
-    """The prompt, shape (n,), int32, with placeholders for media, and the media in order.
-
-    One image may be several chunks; all of them have its id, so each is told from the others by how many came before it.
-    """
+    """The prompt, shape (n,), int32, with placeholders for media, and the media in order."""
     rows: list[Tokens] = [np.zeros(0, np.int32)]
     media: list[MediaChunk] = []
-    seen: dict[str, int] = {}
+    spans = Spans()
     n = 0
     for part in parts:
         if isinstance(part, Chunk):
-            count = seen[part.id] = seen.get(part.id, 0) + 1
-            id = f"{part.id}/{count}"
-            media.append(MediaChunk(Span(n, part.n_tokens, part.n_pos, id), part))
-            rows.append(placeholders(id, part.n_tokens))
+            media.append(MediaChunk(spans.add(n, part), part))
+            rows.append(placeholders(media[-1].span.id, part.n_tokens))
         else:
             rows.append(part)
         n += len(rows[-1])

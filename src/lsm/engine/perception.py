@@ -10,6 +10,9 @@ from lsm.engine.gguf_header import read_header
 from lsm.engine.media_file import check_file
 from lsm.engine.ports import NewInstance
 from lsm.engine.prefix import Tokens
+from lsm.engine.prompt import Span
+from lsm.engine.slot_file import Media
+from lsm.engine.slot_media import from_file
 from lsm.errors import ModelFileError, NotSupported
 from lsm.machines.encoder import ENCODER
 from lsm.native.media import Chunk, Projector
@@ -69,6 +72,10 @@ class Perception:
             if isinstance(part, Chunk) and part.non_causal and part.n_tokens > self._n_ubatch:
                 raise NotSupported(f"an image of {part.n_tokens} tokens is one computation here: it needs --ubatch-size {part.n_tokens}")
         return lay_out(parts)
+
+    def recall(self, tokens: Tokens, media: Media) -> tuple[Tokens, tuple[Span, ...]]:
+        """What a slot file has of a prompt, as `tokenize` would give it.  Raises `Damaged`; `Unavailable` while the model is unloaded."""
+        return from_file(tokens, media, self.projector.load)
 
     def close(self) -> None:
         """Also while the memory is released.  Before the model is closed."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lsm.engine.prefix import Tokens
 
@@ -22,13 +23,16 @@ N_PLACEHOLDERS = 2**30
 class Span:
     """Where a media chunk stands: rows `start` to `stop` of the prompt.  `n_pos`: positions that it takes (fewer than rows with M-RoPE).
 
-    `id` follows from the content, and from which part of it the chunk is.
+    `id` follows from the content, and from which part of it the chunk is.  `is_moment`: all rows stand at the first of its positions.
+    `saved`: what a file of the slot has of it.
     """
 
     start: int
     n_tokens: int
     n_pos: int
     id: str
+    is_moment: bool = False
+    saved: bytes = field(default=b"", compare=False, repr=False)
 
     @property
     def stop(self) -> int:
@@ -56,6 +60,15 @@ def whole_prefix(n: int, one: Sequence[Span], other: Sequence[Span]) -> int:
 def position(n: int, spans: Sequence[Span]) -> int:
     """The position of row `n`, which is not inside a chunk."""
     return n - sum(span.n_tokens - span.n_pos for span in spans if span.stop <= n)
+
+
+def positions(n: int, spans: Sequence[Span]) -> NDArray[np.int64]:
+    """Shape (n,): where each of the first `n` rows stands, which end no chunk half way."""
+    steps = np.ones(n, np.int64)  # from each row to the next
+    for span in spans:
+        steps[span.start : span.stop] = not span.is_moment
+        steps[span.stop - 1] += span.n_pos - steps[span.start : span.stop].sum()
+    return np.cumsum(steps) - steps
 
 
 def text_end(n: int, n_prompt: int, spans: Sequence[Span]) -> int:

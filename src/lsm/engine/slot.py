@@ -91,6 +91,12 @@ class Slot:
         """The position of the next token."""
         return position(self.n, self.spans) if self.spans else self.n
 
+    @property
+    def last_pos(self) -> int:
+        """The position of the last token; -1: there is none."""
+        is_moment = any(span.stop == self.n and span.is_moment for span in self.spans[-1:])
+        return self.pos - (self.spans[-1].n_pos if is_moment else 1)
+
     def move(self, start: int, n: int, to: int) -> None:
         """What is at `start` is at `to` now; `n` tokens, towards the beginning."""
         self._tokens[to : to + n] = self._tokens[start : start + n].copy()

@@ -23,6 +23,7 @@ HEADER = struct.Struct("<III")
 WORD_BYTES = 4
 
 Words = NDArray[np.int32]
+Media = tuple[tuple[int, bytes], ...]
 
 
 class Damaged(Exception):
@@ -38,7 +39,7 @@ class Saved:
 
     tokens: Tokens
     state: State
-    media: tuple[tuple[int, bytes], ...] = ()
+    media: Media = ()
 
 
 def encode(saved: Saved) -> list[bytes | memoryview]:
@@ -74,7 +75,7 @@ def count_words(header: bytes, size_bytes: int) -> int:
     return int(n_words)
 
 
-def decode_tokens(words: Words) -> tuple[Tokens, tuple[tuple[int, bytes], ...]]:
+def decode_tokens(words: Words) -> tuple[Tokens, Media]:
     """Tokens and media of a token list, plain or packed.  Raises `Damaged`; nothing is allocated that is not there."""
     if not len(words) or words[0] != NO_TOKEN:
         return words.astype(np.int32), ()
@@ -91,7 +92,7 @@ def decode_tokens(words: Words) -> tuple[Tokens, tuple[tuple[int, bytes], ...]]:
     return tokens, media
 
 
-def _check_media(tokens: Tokens, media: tuple[tuple[int, bytes], ...]) -> None:
+def _check_media(tokens: Tokens, media: Media) -> None:
     """Each begins where no token stands, and every such place belongs to one."""
     starts = [start for start, _ in media]
     places = set(np.flatnonzero(tokens == NO_TOKEN).tolist())

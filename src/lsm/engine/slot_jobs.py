@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from lsm.engine.checkpoints import STATE_HEADER_BYTES, Checkpoints, State, latest, within
 from lsm.engine.limits import Limits
 from lsm.engine.outputs import Cancelled, Ended, Failed
 from lsm.engine.pool import Pool
 from lsm.engine.ports import Decoder
 from lsm.engine.prefix import window_reaches
+from lsm.engine.prompt import positions
 from lsm.engine.prompt_cache import Held
 from lsm.engine.rewinding import Rewinding
 from lsm.engine.slot import Slot
@@ -105,7 +108,8 @@ class SlotJobs:
         tokens = content.held.tokens
         if len(tokens) > slot.n_ctx:
             raise InvalidRequest(f"Unable to restore slot: its {len(tokens)} tokens do not fit into the slot's context of {slot.n_ctx}")
-        if not content.held.spans and len(tokens) and not (0 <= tokens.min() and tokens.max() < self._n_vocab):
+        text = np.delete(tokens, [row for span in content.held.spans for row in range(span.start, span.stop)])
+        if len(text) and not (0 <= text.min() and text.max() < self._n_vocab):
             raise InvalidRequest("Unable to restore slot: it has tokens that this model does not know")
 
     def _check_state(self, content: SlotContent) -> None:
@@ -113,7 +117,7 @@ class SlotJobs:
         if shape is None:
             raise InvalidRequest("Unable to restore slot: no file tells its digest, and states of this model cannot be checked without")
         try:
-            shape.check(content.state, len(content.held.tokens))
+            shape.check(content.state, positions(len(content.held.tokens), content.held.spans))
         except Damaged as damaged:
             raise InvalidRequest(f"Unable to restore slot: {damaged}") from None
 
@@ -124,7 +128,7 @@ class SlotJobs:
         slot.fill(held.tokens, held.spans)
         slot.adapters = held.adapters
         slot.checkpoints = checkpoints
-        if self._decoder.seq_pos_max(slot.id) == slot.pos - 1 and self._decoder.state_size(slot.id) == len(state):
+        if self._decoder.seq_pos_max(slot.id) == slot.last_pos and self._decoder.state_size(slot.id) == len(state):
             return True
         self._rewinding.clear(slot)
         return False

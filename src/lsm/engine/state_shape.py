@@ -38,17 +38,17 @@ class StateShape:
     has_values: bool
     numbers: Numbers
 
-    def check(self, state: State, n_tokens: int) -> None:
-        """Raises `Damaged` unless the state is one of this context's, of so many tokens of text."""
+    def check(self, state: State, rows: Positions) -> None:
+        """Raises `Damaged` unless the state is one of this context's, of rows that stand at these positions, (n,) int64, in order."""
         reader = _Reader(state)
         positions = [_part(reader, kind, self) for kind in self.parts]
         if reader.left:
             raise Damaged("its state goes on behind its end")
-        if n_tokens and tuple(reader.numbers) != self.numbers:
+        if len(rows) and tuple(reader.numbers) != self.numbers:
             raise Damaged("its state is of another model or other settings")
         for place, (kind, found) in enumerate(zip(self.parts, positions, strict=True)):
             is_window = kind == "kv" and place > 0
-            _check_positions(found, n_tokens, n_tokens if kind == "kv" and not is_window else None if is_window else min(n_tokens, 1))
+            _check_positions(found, rows, len(rows) if kind == "kv" and not is_window else None if is_window else min(len(rows), 1))
 
 
 def learn_shape(state: State, n_tokens: int) -> StateShape | None:
@@ -60,19 +60,19 @@ def learn_shape(state: State, n_tokens: int) -> StateShape | None:
             for kind in parts:
                 _part(reader, kind, guess)
             shape = StateShape(parts, ext_bytes, has_values, tuple(reader.numbers))
-            shape.check(state, n_tokens)
+            shape.check(state, np.arange(n_tokens))
         except Damaged:
             continue
         return shape
     return None
 
 
-def _check_positions(positions: Positions, n_tokens: int, n_cells: int | None) -> None:
-    """`n_cells` positions (None: one at least), without gaps, the last of them n_tokens - 1."""
-    n = len(positions)
-    if n != n_cells and not (n_cells is None and 0 < n <= n_tokens) and not (n_tokens == 0 == n):
+def _check_positions(positions: Positions, rows: Positions, n_cells: int | None) -> None:
+    """Those of the last `n_cells` rows (None: of one at least), in any order."""
+    n, n_rows = len(positions), len(rows)
+    if n != n_cells and not (n_cells is None and 0 < n <= n_rows) and not (n_rows == 0 == n):
         raise Damaged("its state has not as many cells as it has tokens")
-    if not np.array_equal(np.sort(positions), np.arange(n_tokens - n, n_tokens)):
+    if not np.array_equal(np.sort(positions), rows[n_rows - n :]):
         raise Damaged("its state has positions that do not belong to its tokens")
 
 

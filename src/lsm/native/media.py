@@ -56,7 +56,7 @@ class Chunk(NamedTuple):
     """
 
     handle: Any
-    prompt: _Chunks
+    prompt: _Chunks | None  # that it belongs to; None: to nothing
     is_audio: bool
     id: str
     n_tokens: int
@@ -74,6 +74,21 @@ class Chunk(NamedTuple):
         lib.mtmd_helper_image_get_decoder_pos(lib.mtmd_input_chunk_get_tokens_image(self.handle), first, places)
         table = np.frombuffer(ffi.buffer(places), np.uint32).reshape(self.n_tokens, N_MROPE)  # t, x, y, z
         return np.ascontiguousarray(table[:, [0, 2, 1, 3]].T.astype(np.int32)).reshape(-1)
+
+
+    @property
+    def is_moment(self) -> bool:
+        """Whether all its rows stand at one position, as those of an image do with M-RoPE."""
+        return self.mrope and not self.positions(0)[: self.n_tokens].any()
+
+    def save(self) -> bytes:
+        """What `Projector.load` makes a chunk of again: all but its content.  Raises `ServerError`."""
+        size = ffi.new("size_t *")
+        code = lib.mtmd_input_chunk_save(self.handle, ffi.NULL, 0, size)
+        data = ffi.new("char[]", size[0])
+        if code or lib.mtmd_input_chunk_save(self.handle, data, size[0], size):
+            raise ServerError("a piece of the prompt's media cannot be written down")
+        return bytes(ffi.buffer(data, size[0]))
 
 
 class Projector:
@@ -185,16 +200,40 @@ class Projector:
             n = ffi.new("size_t *")
             tokens = lib.mtmd_input_chunk_get_tokens_text(handle, n)
             return np.frombuffer(ffi.buffer(tokens, 4 * n[0]), np.int32).copy() if n[0] else np.zeros(0, np.int32)
+        return self._chunk(prompt, handle)
+
+    def _chunk(self, prompt: _Chunks | None, handle: Any) -> Chunk:
         return Chunk(
             handle=handle,
             prompt=prompt,
-            is_audio=kind == lib.MTMD_INPUT_CHUNK_TYPE_AUDIO,
-            id=str(ffi.string(lib.mtmd_input_chunk_get_id(handle)).decode()),
+            is_audio=lib.mtmd_input_chunk_get_type(handle) == lib.MTMD_INPUT_CHUNK_TYPE_AUDIO,
+            id=str(ffi.string(lib.mtmd_input_chunk_get_id(handle)).decode("utf-8", "replace")),
             n_tokens=lib.mtmd_input_chunk_get_n_tokens(handle),
             n_pos=lib.mtmd_input_chunk_get_n_pos(handle),
             non_causal=bool(lib.mtmd_decode_use_non_causal(self._handle, handle)),
             mrope=self.uses_mrope,
         )
+
+    def load(self, data: bytes) -> Chunk:
+        """The chunk that was saved.  It stands for its content where that is in a cache, and cannot be encoded.
+
+        Raises:
+            InvalidRequest: `Chunk.save` wrote no such bytes, or of a kind that the projector does not take.
+        """
+        handle = lib.mtmd_input_chunk_load(data, len(data))
+        if not handle:
+            raise InvalidRequest("its media are damaged, or of another version")
+        handle = ffi.gc(handle, lib.mtmd_input_chunk_free)
+        if lib.mtmd_input_chunk_get_type(handle) == lib.MTMD_INPUT_CHUNK_TYPE_TEXT:
+            raise InvalidRequest("its media are damaged: there is text among them")
+        with self._lock:
+            self._open()
+            chunk = self._chunk(None, handle)
+        if chunk.save() != data:  # libmtmd takes what comes behind the end, and other numbers for true
+            raise InvalidRequest("its media are damaged")
+        if not (self.has_audio if chunk.is_audio else self.has_vision):
+            raise InvalidRequest(f"it holds {'sound' if chunk.is_audio else 'an image'}, which the projector has no encoder for")
+        return chunk
 
     def encode(self, first: Chunk, more: Sequence[Chunk] = ()) -> list[Floats | None]:
         """Embeddings (n_tokens, n_embd) float32 of `first`, then of each of `more`, None for one that did not go along with the others.

@@ -201,6 +201,7 @@ class LocalHost:
         return await self._slot_files.save(self._owner(model), slot, filename)
 
     async def restore_slot(self, model: str, slot: int, filename: str) -> SlotFile:
+        self._loaded(model)
         return await self._slot_files.restore(self._owner(model), slot, filename)
 
     async def erase_slot(self, model: str, slot: int) -> int:
@@ -280,7 +281,7 @@ async def open_local_host(settings: Settings) -> AsyncIterator[LocalHost]:
                     owners[source.alias] = owner
             nursery.start_soon(_load_in_order, tuple(owners.values()))
             paths = {source.alias: source.path for source in settings.models}
-            yield LocalHost(owners, paths, arena, budget, settings, changes, SlotFiles(folder, paths, settings.computing))
+            yield LocalHost(owners, paths, arena, budget, settings, changes, SlotFiles(folder, settings.models, settings.computing))
         finally:
             with trio.CancelScope(shield=True):
                 async with trio.open_nursery() as stopping:

@@ -13,18 +13,21 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from lsm.engine.checkpoints import STATE_HEADER_BYTES
+from lsm.engine.prefix import Tokens
+from lsm.engine.prompt import Span
 from lsm.engine.prompt_cache import Held, Scales
 from lsm.engine.slot_content import SlotContent
-from lsm.engine.slot_file import HEADER, WORD_BYTES, Damaged, Saved, count_words, decode_tokens, encode
-from lsm.errors import ConfigError, InvalidRequest, NotSupported, ServerError
-from lsm.runtime.slot_notes import SUFFIX, Notes, read_notes, write_notes
+from lsm.engine.slot_file import HEADER, WORD_BYTES, Damaged, Media, Saved, count_words, decode_tokens, encode
+from lsm.engine.slot_media import for_file
+from lsm.errors import ConfigError, InvalidRequest, ServerError
+from lsm.runtime.slot_notes import SUFFIX, Mark, Notes, read_notes, write_notes
 
 NAME_BYTES_MAX = 255 - len(SUFFIX)
 FORBIDDEN = frozenset('/\\:*?"<>|\ufffd\ufeff\uff0e\u2215\u2216')
@@ -32,6 +35,7 @@ READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Part = bytes | memoryview
+Recall = Callable[[Tokens, Media], tuple[Tokens, tuple[Span, ...]]]
 
 
 def check_name(name: str) -> None:
@@ -40,6 +44,11 @@ def check_name(name: str) -> None:
     is_odd = not name or name[0] in ". " or name[-1] in ". " or ".." in name or FORBIDDEN & set(name) or name.endswith(SUFFIX)
     if is_control or is_odd or len(name.encode()) > NAME_BYTES_MAX:
         raise InvalidRequest(f"Invalid filename: it must be a plain name of at most {NAME_BYTES_MAX} bytes that does not end in {SUFFIX}")
+
+
+def without_projector(tokens: Tokens, media: Media) -> tuple[Tokens, tuple[Span, ...]]:
+    """Raises `Damaged`."""
+    raise Damaged("Cannot restore media tokens without an mmproj")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,21 +79,19 @@ class SlotFolder:
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
-    def write(self, name: str, content: SlotContent, model: str) -> int:
-        """The bytes of the file.  `model` tells models apart.
+    def write(self, name: str, content: SlotContent, mark: Mark) -> int:
+        """The bytes of the file.
 
         Raises:
-            NotSupported: the slot holds media.
             InvalidRequest: the name stands for something else than a file.
             ServerError: the disk is full, or cannot be written; what was there before is still there.
         """
-        if content.held.spans:
-            raise NotSupported("a slot that holds media cannot be saved")
-        parts = encode(Saved(content.held.tokens, content.state))
+        tokens, media = for_file(content.held.tokens, content.held.spans)
+        parts = encode(Saved(tokens, content.state, media))
         digest = hashlib.sha256()
         for part in parts:
             digest.update(part)
-        notes = Notes(digest.hexdigest(), model, content.held.adapters, content.checkpoints)
+        notes = Notes(digest.hexdigest(), mark, content.held.adapters, content.checkpoints)
         try:
             self._refuse_other_than_file(name)
             with contextlib.ExitStack() as scraps:
@@ -97,31 +104,27 @@ class SlotFolder:
             raise ServerError(f"Unable to save slot: {error.strerror}") from None
         return sum(len(part) for part in parts)
 
-    def read(self, name: str, model: str, size_max_bytes: int, adapters: Scales) -> Read:
+    def read(self, name: str, mark: Mark, size_max_bytes: int, adapters: Scales, recall: Recall = without_projector) -> Read:
         """What is in the file.
 
         size_max_bytes: what a state of this model can have at most.  adapters: which acted, where nobody wrote it down.
+        recall: makes a prompt of the tokens and media of a file (`Perception.recall`), after the digest was compared, if there is one.
 
-        Raises `InvalidRequest`: there is no such file, or it is damaged, of another model, or no slot file.
+        Raises `InvalidRequest`: there is no such file, or it is damaged, of another model or projector, or no slot file.
         """
         try:
             with self._open(name) as fd:
-                content, size_bytes, digest = _read(fd, size_max_bytes)
+                saved, size_bytes, digest = _read(fd, size_max_bytes)
             notes = self._notes(name)
+            if notes is not None:
+                _check(notes, name, digest, mark, saved)
+            tokens, spans = recall(saved.tokens, saved.media) if saved.media else (saved.tokens, ())
         except (OSError, Damaged, MemoryError) as error:
             why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error) or "it is larger than the free memory"
             raise InvalidRequest(f"Unable to restore slot: '{name}': {why}") from None
         if notes is None:
-            return Read(replace(content, held=replace(content.held, adapters=adapters)), size_bytes, is_sound=False)
-        if notes.digest != digest:
-            remedy = f"it is damaged; if another program wrote it since, remove '{name}{SUFFIX}'"
-            raise InvalidRequest(f"Unable to restore slot: '{name}' is not what was saved: {remedy}")
-        if notes.model != model:
-            raise InvalidRequest(f"Unable to restore slot: '{name}' was saved by another model, or with other RoPE settings")
-        held = replace(content.held, adapters=notes.adapters)
-        if [entry.n_tokens for entry in notes.checkpoints if entry.n_tokens > len(held.tokens)]:
-            raise InvalidRequest(f"Unable to restore slot: '{name}{SUFFIX}' has snapshots of more tokens than '{name}'")
-        return Read(SlotContent(held, content.state, notes.checkpoints), size_bytes, is_sound=True)
+            return Read(SlotContent(Held(tokens, spans, adapters), saved.state), size_bytes, is_sound=False)
+        return Read(SlotContent(Held(tokens, spans, notes.adapters), saved.state, notes.checkpoints), size_bytes, is_sound=True)
 
     def _notes(self, name: str) -> Notes | None:
         try:
@@ -169,7 +172,20 @@ class SlotFolder:
             os.unlink(name, dir_fd=self._fd)
 
 
-def _read(fd: int, size_max_bytes: int) -> tuple[SlotContent, int, str]:
+def _check(notes: Notes, name: str, digest: str, mark: Mark, saved: Saved) -> None:
+    """Raises `InvalidRequest`."""
+    if notes.digest != digest:
+        remedy = f"it is damaged; if another program wrote it since, remove '{name}{SUFFIX}'"
+        raise InvalidRequest(f"Unable to restore slot: '{name}' is not what was saved: {remedy}")
+    if notes.mark.model != mark.model:
+        raise InvalidRequest(f"Unable to restore slot: '{name}' was saved by another model, or with other RoPE settings")
+    if saved.media and mark.projector not in ("", notes.mark.projector):
+        raise InvalidRequest(f"Unable to restore slot: '{name}' has media that were encoded by another projector (--mmproj)")
+    if [entry.n_tokens for entry in notes.checkpoints if entry.n_tokens > len(saved.tokens)]:
+        raise InvalidRequest(f"Unable to restore slot: '{name}{SUFFIX}' has snapshots of more tokens than '{name}'")
+
+
+def _read(fd: int, size_max_bytes: int) -> tuple[Saved, int, str]:
     """Content, bytes, digest."""
     size_bytes = os.fstat(fd).st_size
     header = _bytes(fd, min(HEADER.size, size_bytes))
@@ -184,9 +200,7 @@ def _read(fd: int, size_max_bytes: int) -> tuple[SlotContent, int, str]:
     digest.update(words.data)
     digest.update(state[STATE_HEADER_BYTES:].data)
     tokens, media = decode_tokens(words)
-    if media:
-        raise Damaged("Cannot restore media tokens without an mmproj")
-    return SlotContent(Held(tokens), state), size_bytes, digest.hexdigest()
+    return Saved(tokens, state, media), size_bytes, digest.hexdigest()
 
 
 def _bytes(fd: int, size_bytes: int) -> bytes:

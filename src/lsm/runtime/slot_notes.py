@@ -24,11 +24,19 @@ N_SAMPLES = 32
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """Tells apart what made a slot: `model_mark`, and `projector_mark` where it sees or hears."""
+
+    model: str
+    projector: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Notes:
-    """digest: SHA-256 of the slot file, in hex.  model: `model_mark`.  adapters: the scales of the LoRA adapters that made it."""
+    """digest: SHA-256 of the slot file, in hex.  adapters: the scales of the LoRA adapters that made it."""
 
     digest: str
-    model: str
+    mark: Mark
     adapters: Scales | None
     checkpoints: Checkpoints
 
@@ -39,7 +47,8 @@ def write_notes(notes: Notes) -> list[bytes | memoryview]:
     head = {
         "version": VERSION,
         "digest": notes.digest,
-        "model": notes.model,
+        "model": notes.mark.model,
+        "projector": notes.mark.projector,
         "adapters": notes.adapters,
         "snapshots": [{"n_tokens": entry.n_tokens, "size": entry.state.nbytes} for entry in notes.checkpoints],
         "snapshots_digest": _digest(states),
@@ -56,7 +65,7 @@ def read_notes(data: bytes) -> Notes:
             raise Damaged(f"its digest in '*{SUFFIX}' is of another version; remove that file to do without")
         sizes = [(int(entry["n_tokens"]), int(entry["size"])) for entry in head["snapshots"]]
         adapters = None if head["adapters"] is None else tuple(map(float, head["adapters"]))
-        notes = (str(head["digest"]), str(head["model"]), adapters)
+        notes = (str(head["digest"]), Mark(str(head["model"]), str(head.get("projector", ""))), adapters)
         digest = head["snapshots_digest"]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise Damaged(f"the file with its digest, '*{SUFFIX}', is damaged; remove that file to do without") from None
@@ -85,7 +94,16 @@ def _digest(parts: Iterable[memoryview]) -> str:
 def model_mark(path: Path, computing: Computing) -> str:
     """Tells models apart, and settings that shape what they remember: from the file's size, parts of it, and RoPE.  Reads 2 MiB."""
     rope = [(name, getattr(computing, name)) for name in sorted(Computing.__dataclass_fields__) if name.startswith(("rope_", "yarn_"))]
-    digest = hashlib.sha256(repr(rope).encode())
+    return _mark(path, repr(rope).encode())
+
+
+def projector_mark(path: Path) -> str:
+    """Tells projectors apart, likewise."""
+    return _mark(path, b"")
+
+
+def _mark(path: Path, settings: bytes) -> str:
+    digest = hashlib.sha256(settings)
     with path.open("rb") as file:
         size_bytes = os.fstat(file.fileno()).st_size
         digest.update(str(size_bytes).encode())
