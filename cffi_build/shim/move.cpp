@@ -17,10 +17,14 @@ constexpr int releasable_classes = LSM_CLASS_WEIGHTS | LSM_CLASS_KV | LSM_CLASS_
 
 Status busy(int owner) { return Status::error(LSM_E_BUSY, "another release or restore of owner " + std::to_string(owner) + " is running"); }
 
+bool stays(const Entry & entry) {
+    return entry.provider && entry.provider->keeps_compute && entry.shell->usage == GGML_BACKEND_BUFFER_USAGE_COMPUTE;
+}
+
 std::vector<Entry *> entries_where(int owner, int classes, bool resident) {
     auto entries = Ledger::instance().entries(owner, classes & releasable_classes);
-    const auto others = std::remove_if(entries.begin(), entries.end(), [&](const Entry * entry) { return entry->resident != resident; });
-    entries.erase(others, entries.end());
+    const auto is_other = [&](const Entry * entry) { return entry->resident != resident || stays(*entry); };
+    entries.erase(std::remove_if(entries.begin(), entries.end(), is_other), entries.end());
     return entries;
 }
 

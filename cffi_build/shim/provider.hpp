@@ -73,6 +73,9 @@ struct Provider {
     // Optional: a backend object gathers scratch memory, library handles and captured graphs, which only its end gives back.
     bool backend_gathers_memory;
 
+    // Compute buffers stay: a driver of this kind does not survive that they are made anew under a living backend.
+    bool keeps_compute;
+
     bool moves() const { return map == nullptr; }
 };
 

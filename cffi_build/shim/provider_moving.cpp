@@ -27,10 +27,11 @@ ggml_backend_buffer_t allocate_where_nothing_was(ggml_backend_buffer_type_t type
 }
 
 Provider moving(bool host, ggml_backend_buffer_t (*allocate)(ggml_backend_buffer_type_t, size_t)) {
-    Provider provider    = {};
-    provider.host_memory = host;
-    provider.host_ram    = host;
-    provider.allocate    = allocate;
+    Provider provider      = {};
+    provider.host_memory   = host;
+    provider.host_ram      = host;
+    provider.allocate      = allocate;
+    provider.keeps_compute = !host;
     return provider;
 }
 

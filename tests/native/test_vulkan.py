@@ -22,19 +22,38 @@ from tests.tiny_models import write_llama
 
 ON_DEVICE = [device for device in devices() if device["name"].startswith("Vulkan")]
 
+SHORT = {"n_prompt": 12, "n_steps": 1}  # a software device is slow
+MOVING = ("weights", "kv")
+
 pytestmark = pytest.mark.skipif(not ON_DEVICE, reason="no Vulkan device: see `make test-vulkan`")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("classes", [("weights",), ("kv",), ("weights", "kv"), ALL], ids="+".join)
+@pytest.mark.parametrize("classes", [("weights",), ("kv",), MOVING], ids="+".join)
 @pytest.mark.parametrize("architecture", sorted(TINY))
 def test_memory_comes_back_bit_for_bit(tmp_path: Path, owner: int, architecture: str, classes: tuple[str, ...]) -> None:
     """S9, S10: five cycles within one story, for each kind of memory; a buffer of its own on the device for each class."""
     with Model.load(TINY[architecture](tmp_path / "model.gguf"), owner) as model:
         context = open_context(model)
-        undisturbed = story(model, context, lambda: None)
+        undisturbed = story(model, context, lambda: None, **SHORT)
         assert all(model.memory.bytes(name).device for name in ALL)
-        assert story(model, context, cycle(model, context, *classes)).same_as(undisturbed)
+        assert story(model, context, cycle(model, context, *classes), **SHORT).same_as(undisturbed)
+
+
+@pytest.mark.slow
+def test_compute_buffers_stay(tmp_path: Path, owner: int) -> None:
+    """Decisions: llama.cpp itself corrupts the heap on Mesa's software device when it makes them anew; so they are left where they are."""
+    with Model.load(write_llama(tmp_path / "model.gguf"), owner) as model:
+        context = open_context(model)
+        undisturbed = story(model, context, lambda: None, **SHORT)
+
+        def pause() -> None:
+            model.memory.release(*ALL)
+            assert model.memory.resident("compute") and model.memory.bytes("compute").device > 0
+            assert not any(model.memory.resident(name) for name in MOVING)
+            model.memory.restore(*ALL)
+
+        assert story(model, context, pause, **SHORT).same_as(undisturbed)
 
 
 @pytest.mark.slow
@@ -43,8 +62,8 @@ def test_real_models_come_back_bit_for_bit(real_model: Callable[[str], Path], ow
     """S9, S10: quantized weights as the device has them are those of the file, so it is their only copy."""
     with Model.load(real_model(name), owner) as model:
         context = open_context(model, n_ctx=1536)
-        undisturbed = story(model, context, lambda: None, n_prompt=12, n_steps=1)
-        assert story(model, context, cycle(model, context, *ALL), n_prompt=12, n_steps=1).same_as(undisturbed)
+        undisturbed = story(model, context, lambda: None, **SHORT)
+        assert story(model, context, cycle(model, context, *MOVING), **SHORT).same_as(undisturbed)
         model.memory.release(*ALL)
         weights = model.memory.bytes("weights")
         assert (weights.device, weights.host) == (0, 0) and weights.file == pytest.approx(weights.released, rel=0.01)
@@ -55,22 +74,22 @@ def test_a_restore_that_fails_half_way_changes_nothing(tmp_path: Path, owner: in
     """S10: each allocation refused in turn."""
     with Model.load(write_llama(tmp_path / "model.gguf"), owner) as model:
         context = open_context(model)
-        undisturbed = story(model, context, lambda: None)
+        undisturbed = story(model, context, lambda: None, **SHORT)
         failures = 0
 
         def pause() -> None:
             nonlocal failures
             model.memory.release(*ALL)
-            for n in range(3):
+            for n in range(2):
                 lib.lsm_device_fail_at(lib.LSM_FAULT_MAP, n)
                 with pytest.raises(DeviceMemoryError):
                     model.memory.restore(*ALL)
-                assert not any(model.memory.bytes(name).device for name in ALL)
+                assert not any(model.memory.bytes(name).device for name in MOVING)
                 failures += 1
             model.memory.restore(*ALL)
 
-        assert story(model, context, pause).same_as(undisturbed)
-        assert failures == 15
+        assert story(model, context, pause, **SHORT).same_as(undisturbed)
+        assert failures == 10
 
 
 @pytest.mark.slow
@@ -79,11 +98,11 @@ def test_adapters_come_and_go(tmp_path: Path, owner: int) -> None:
     with Model.load(write_llama(tmp_path / "model.gguf"), owner) as model:
         adapter = Adapter.load(model, write_lora(tmp_path / "lora.gguf"))
         context = open_context(model)
-        plain = story(model, context, lambda: None)
+        plain = story(model, context, lambda: None, **SHORT)
         context.set_adapters([(adapter, 1.0)])
-        undisturbed = story(model, context, lambda: None)
+        undisturbed = story(model, context, lambda: None, **SHORT)
         assert not undisturbed.same_as(plain)
-        assert story(model, context, cycle(model, context, *ALL, "adapters")).same_as(undisturbed)
+        assert story(model, context, cycle(model, context, *MOVING, "adapters"), **SHORT).same_as(undisturbed)
 
 
 @pytest.mark.slow
