@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 MODELS := smollm2 gemma3-270m
 BUILT_FROM := pyproject.toml $(shell find cffi_build -type f -not -path '*/__pycache__/*')
 TYPED := src/lsm/machines src/lsm/arena src/lsm/config src/lsm/api.py src/lsm/errors.py src/lsm/values.py src/lsm/models.py \
-         src/lsm/doctor.py src/lsm/tuning.py src/lsm/keeping.py src/lsm/batching.py src/lsm/verify transports/lsm_cli
+         src/lsm/doctor.py src/lsm/tuning.py src/lsm/keeping.py src/lsm/speculating.py src/lsm/batching.py src/lsm/verify transports/lsm_cli
 
 .PHONY: run test test-vulkan models docs clean
 .NOTPARALLEL:

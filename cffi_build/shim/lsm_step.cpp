@@ -99,7 +99,10 @@ Status check(llama_context * ctx, int owner, int n_tokens) {
     return check_resident(owner);
 }
 
-Status serve_row(llama_context * ctx, int row, lsm_sampler * sampler, int32_t & sampled, float * logits) {
+constexpr int32_t no_guess = -1;
+
+// `forced`: what stands whatever the sampler chooses, or no_guess.
+Status serve_row(llama_context * ctx, int row, lsm_sampler * sampler, int32_t & sampled, float * logits, int32_t forced = no_guess) {
     sampled = LLAMA_TOKEN_NULL;
     if (logits) {
         const float * from = llama_get_logits_ith(ctx, row);
@@ -110,7 +113,9 @@ Status serve_row(llama_context * ctx, int row, lsm_sampler * sampler, int32_t & 
     char why[256];
     const int code = lsm::guarded(why, sizeof(why), [&]() -> Status {
         if (auto status = sampler->sample(ctx, row, false, nullptr, sampled); !status.ok()) return status;
-        if (!sampler->deferred) sampler->accept(sampled, true);
+        const bool is_own = forced == no_guess;
+        if (!is_own) sampled = forced;
+        if (!sampler->deferred) sampler->accept(sampled, is_own);
         return {};
     });
     if (code == LSM_E_FAILED) sampled = LLAMA_TOKEN_NULL;  // the misfortune of one row; the others have their tokens
@@ -125,8 +130,8 @@ extern "C" {
 
 int lsm_step_decode(struct llama_context * ctx, int owner,
                     int n_tokens, const int32_t * tokens, const int32_t * positions, const int32_t * sequences, const int8_t * outputs,
-                    int n_rows, const int32_t * rows, struct lsm_sampler ** samplers, int32_t * sampled, float * logits,
-                    char * err, int err_len) {
+                    int n_rows, const int32_t * rows, struct lsm_sampler ** samplers, const int32_t * drafted, const int8_t * forced,
+                    int32_t * sampled, float * logits, char * err, int err_len) {
     int decoded = 0;
     const int code = lsm::guarded(err, err_len, [&]() -> Status {
         if (auto status = check(ctx, owner, n_tokens); !status.ok()) return status;
@@ -134,9 +139,19 @@ int lsm_step_decode(struct llama_context * ctx, int owner,
         decoded = llama_decode(ctx, Batch(n_tokens, tokens, positions, sequences, outputs).get());
         if (decoded != 0) return {};
         const size_t n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(llama_get_model(ctx)));
+        bool is_refused = false;  // a guess; those behind it, up to the end of their row of guesses, stand on it
         for (int i = 0; i < n_rows; i++) {
+            const int32_t guess = drafted ? drafted[i] : no_guess;
+            if (is_refused) {
+                sampled[i] = LSM_STEP_NOT_REACHED;
+                is_refused = guess != no_guess;
+                continue;
+            }
+            lsm_sampler * sampler = samplers ? samplers[i] : nullptr;
             float * row_logits = logits ? logits + static_cast<size_t>(i) * n_vocab : nullptr;
-            if (auto status = serve_row(ctx, rows[i], samplers ? samplers[i] : nullptr, sampled[i], row_logits); !status.ok()) return status;
+            const int32_t stands = forced && forced[i] ? guess : no_guess;
+            if (auto status = serve_row(ctx, rows[i], sampler, sampled[i], row_logits, stands); !status.ok()) return status;
+            is_refused = guess != no_guess && (sampled[i] != guess || (sampler && (sampler->deferred || sampler->observer)));
         }
         return {};
     });

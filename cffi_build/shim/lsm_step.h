@@ -7,17 +7,23 @@
 extern "C" {
 #endif
 
+#define LSM_STEP_NOT_REACHED (-2)
+
 // Decodes n_tokens tokens (one sequence each), then serves n_rows output rows.
 //   tokens, positions, sequences, outputs [n_tokens]: outputs[i] != 0 asks for the logits of token i
 //   rows [n_rows]: batch indices with outputs[i] != 0
 //   samplers [n_rows], or NULL: where an entry is not NULL it chooses a token, accepts it unless it is deferred, and writes it to
 //     sampled[i]; elsewhere, and where a sampler finds no token that it may choose, sampled[i] = -1
+//   drafted [n_rows], or NULL: not -1 where the batch has this token in the next row because somebody guessed that it comes next. That row is
+//     served only if the guess was right: else, and where the caller settles what a sampler chose (it is deferred, or observed), the
+//     rest of the guesses, up to and with the next row that has -1, are left alone, and their sampled[i] = LSM_STEP_NOT_REACHED
+//   forced [n_rows], or NULL: not 0 where the guess stands whatever the sampler chooses; it is accepted, but not by the grammar
 //   logits [n_rows * n_vocab], or NULL: receives the rows
 // Returns llama_decode()'s code (0; 1 no KV slot; 2 aborted; -1 invalid batch; -2, -3 failed; rows are served after 0 only) or a negative LSM_E_ code.
 int lsm_step_decode(struct llama_context * ctx, int owner,
                     int n_tokens, const int32_t * tokens, const int32_t * positions, const int32_t * sequences, const int8_t * outputs,
-                    int n_rows, const int32_t * rows, struct lsm_sampler ** samplers, int32_t * sampled, float * logits,
-                    char * err, int err_len);
+                    int n_rows, const int32_t * rows, struct lsm_sampler ** samplers, const int32_t * drafted, const int8_t * forced,
+                    int32_t * sampled, float * logits, char * err, int err_len);
 
 // Decodes n_tokens embeddings (n_embd floats each, one after the other) of one sequence: what an encoder made of an image or a sound.
 //   positions [n_pos * n_tokens]: n_pos is 1; or 4 with M-RoPE, all first sections before all second ones

@@ -161,6 +161,8 @@ class Timings:
     prompt_ms: float
     predicted_n: int
     predicted_ms: float
+    draft_n: int = 0  # tokens that were guessed and verified
+    draft_n_accepted: int = 0  # of these, tokens that became part of the answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,6 +261,10 @@ class Counters:
     decode_calls: int = 0
     busy_slots: int = 0  # summed over decode calls
     tokens_max: int = 0  # largest number of tokens seen in one slot
+    draft_tokens: int = 0  # guessed, and verified
+    draft_tokens_accepted: int = 0
+    drafts: int = 0  # batches in which guesses of some slot were verified, one for each slot
+    accepted_per_position: tuple[int, ...] = ()  # of the drafts; shorter than the longest possible draft until one is so long
     requests_processing: int = 0
     requests_waiting: int = 0
     checkpoints: int = 0  # snapshots kept now, of all slots and cached prompts
@@ -294,4 +300,5 @@ class SlotInfo:
     n_prompt_tokens_cache: int
     n_decoded: int
     has_new_line: bool = False  # the answer has one so far
+    is_speculative: bool = False  # guesses are made for it
     options: Options | None = None

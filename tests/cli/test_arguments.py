@@ -111,9 +111,7 @@ def test_unknown_flag_names_the_nearest() -> None:
     assert "stands alone" in refusal("other.gguf")
 
 
-@pytest.mark.parametrize(
-    "flag", ["--mmproj-url", "-hf", "-md", "--mlock", "--draft-max", "--jinja", "--tools", "--spec-ngram-size-n"]
-)
+@pytest.mark.parametrize("flag", ["--mmproj-url", "-hf", "-hfd", "--mlock", "--draft-max", "--jinja", "--tools", "--spec-ngram-size-n"])
 def test_flag_of_llama_server_is_refused_with_the_reason(flag: str) -> None:
     """C, D.5 (7), S28, C.8: what llama-server has and lsm has not, is not swallowed."""
     assert refusal(flag, "x") == f"{flag} {REFUSED[flag]}"

@@ -26,10 +26,10 @@ SAME_IN_ANY_BATCH = {"flash_attn": "off"}
 
 
 @contextmanager
-def loaded(path: Path, owner: int, **config: Any) -> Iterator[Engine]:
+def loaded(path: Path, owner: int, draft_owner: int = 0, **config: Any) -> Iterator[Engine]:
     """One thread: tests run side by side, and threads that wait for each other on a busy machine are slow beyond measure."""
     defaults = {"n_ctx": 512, "n_batch": 64, "n_ubatch": 32, "threads": 1}
-    engine = Engine(EngineConfig(path=path, **(defaults | config)), owner, Executor)
+    engine = Engine(EngineConfig(path=path, **(defaults | config)), owner, Executor, draft_owner=draft_owner)
     engine.load(lambda fraction: True)
     try:
         yield engine

@@ -11,9 +11,10 @@ from lsm.engine.batch import Batch
 from lsm.engine.checkpoints import State
 from lsm.engine.limits import Limits
 from lsm.engine.outputs import Job, Output
-from lsm.engine.ports import Media, Sampler, SourceReader
+from lsm.engine.ports import Draw, Media, Sampler, SourceReader
 from lsm.engine.prompt import Span, placeholders
 from lsm.engine.scheduler import Scheduler
+from lsm.engine.speculation.drafter import Drafter
 from lsm.errors import InvalidRequest, LsmError
 from lsm.runtime.executor import Executor, Fired
 from lsm.values import Finish, Options, Sampling, TokenProb, TokenProbs
@@ -120,9 +121,7 @@ class ScriptedDecoder:
         assert len(set(texts)) == len(texts), "positions are taken twice"
         return [cell.token for cell in cells]
 
-    def decode(
-        self, batch: Batch, start: int, stop: int, rows: Sequence[int], samplers: Sequence[Sampler]
-    ) -> tuple[int, Sequence[int]]:
+    def decode(self, batch: Batch, start: int, stop: int, draws: Sequence[Draw]) -> tuple[int, Sequence[Sequence[int]]]:
         self.on_decode()
         self.calls.append(stop - start)
         if self.error is not None:
@@ -135,22 +134,28 @@ class ScriptedDecoder:
                 for row in range(start, stop, 2):
                     self._add(int(batch.seq[row]), END)
             return code, ()
-        draws = list(zip(rows, samplers, strict=True))
-        sampled: list[int] = []
+        runs: dict[int, list[int]] = {i: [] for i in range(len(draws))}
         for row in range(start, stop):
             slot = int(batch.seq[row])
             assert batch.pos[row] == self._next_position(slot), "a position was left out, or decoded twice"
             self._add(slot, int(batch.tokens[row]))
-            drawing = [sampler for drawn, sampler in draws if drawn == row - start]
+            drawing = [i for i, draw in enumerate(draws) if draw.row <= row - start <= draw.row + len(draw.draft)]
             assert bool(batch.logits[row]) == bool(drawing)
-            for sampler in drawing:
-                assert isinstance(sampler, ScriptedSampler) and not sampler.is_closed
-                sampled.append(sampler.script.pop(0) if sampler.script else next_token(self.cached(slot)))
-        assert len(sampled) == len(samplers)
+            for i in drawing:
+                self._draw(draws[i], row - start - draws[i].row, slot, runs[i])
         for slot, cells in self.cells.items():
             if self.window:
                 self.forgotten[slot] = max(self.forgotten.get(slot, 0), len(cells) - self.window)
-        return 0, sampled
+        return 0, list(runs.values())
+
+    def _draw(self, draw: Draw, i: int, slot: int, run: list[int]) -> None:
+        """In the i-th row behind the one that it draws from: if all guesses up to this row were right."""
+        sampler, guesses = draw.sampler, draw.draft[: draw.n_forced]
+        assert isinstance(sampler, ScriptedSampler) and not sampler.is_closed
+        if tuple(run) != guesses[:i]:
+            return
+        token = sampler.script.pop(0) if sampler.script else next_token(self.cached(slot))
+        run.append(guesses[i] if draw.n_forced is not None and i < draw.n_forced else token)
 
     def set_adapters(self, scales: Sequence[float]) -> None:
         self.scales.append(tuple(scales))
@@ -296,7 +301,7 @@ class ScriptedEmbedder:
     def embed(self, batch: Batch) -> int:
         assert batch.logits[: batch.n].all(), "a row without an embedding"
         batch.logits[: batch.n] = 0  # the scripted decoder would draw tokens
-        code, _ = self.decoder.decode(batch, 0, batch.n, (), ())
+        code, _ = self.decoder.decode(batch, 0, batch.n, ())
         self.last = np.stack([batch.tokens[: batch.n], batch.pos[: batch.n]], axis=1).astype(np.float32)
         if code == 0:
             self.batches.append([(share.slot, share.stop - share.start) for share in batch.shares])
@@ -313,7 +318,9 @@ class ScriptedEmbedder:
 class Bench:
     """A scheduler over a scripted model, and what came out of it."""
 
-    def __init__(self, decoder: ScriptedDecoder | None = None, reader: SourceReader | None = None, **limits: object) -> None:
+    def __init__(
+        self, decoder: ScriptedDecoder | None = None, reader: SourceReader | None = None, drafters: Sequence[Drafter] = (), **limits: object
+    ) -> None:
         self.decoder = decoder or ScriptedDecoder()
         self.encoder = ScriptedEncoder()
         self.embedder = ScriptedEmbedder(self.decoder)
@@ -334,6 +341,7 @@ class Bench:
             self.encoder,
             embedder=self.embedder,
             reader=reader,
+            drafters=drafters,
         )
         self.decoder.on_decode = lambda: setattr(self, "now_ns", self.now_ns + 1_000_000)  # each call takes 1 ms
 

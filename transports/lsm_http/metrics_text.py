@@ -17,6 +17,9 @@ COUNTERS: tuple[tuple[str, str, Callable[[Counters], Value]], ...] = (
     ("tokens_predicted_seconds_total", "Time spent on generating.", lambda now: now.predicted_seconds),
     ("n_decode_total", "Calls of llama_decode.", lambda now: now.decode_calls),
     ("n_tokens_max", "Most tokens seen in one slot.", lambda now: now.tokens_max),
+    ("spec_decode_num_draft_tokens_total", "Tokens that were guessed and verified.", lambda now: now.draft_tokens),
+    ("spec_decode_num_accepted_tokens_total", "Of these, tokens that were right.", lambda now: now.draft_tokens_accepted),
+    ("spec_decode_num_drafts_total", "Drafts that were verified.", lambda now: now.drafts),
 )
 GAUGES: tuple[tuple[str, str, Callable[[Counters, Counters], Value]], ...] = (
     (
@@ -49,6 +52,7 @@ def exposition(now: Mapping[str, Counters], before: Mapping[str, Counters], stat
     lines: list[str] = []
     for name, meaning, read in COUNTERS:
         lines += _family(f"llamacpp:{name}", "counter", meaning, {label(alias): read(counts) for alias, counts in now.items()})
+    lines += _positions(now)
     for name, meaning, compare in GAUGES:
         values = {label(alias): compare(counts, before.get(alias, Counters())) for alias, counts in now.items()}
         lines += _family(f"llamacpp:{name}", "gauge", meaning, values)
@@ -58,6 +62,17 @@ def exposition(now: Mapping[str, Counters], before: Mapping[str, Counters], stat
         lines += _family(f"lsm:{name}", kind, meaning, {label(alias): read(counts) for alias, counts in now.items()})
     lines += _family("lsm:memory_bytes", "gauge", "What each model has where.", _memory(state))
     return "\n".join(lines) + "\n"
+
+
+def _positions(now: Mapping[str, Counters]) -> list[str]:
+    """Of right guesses, by their place in the draft; nothing before the first draft."""
+    values = {
+        _labels(**({"model": alias} if len(now) > 1 else {}), position=str(position)): n
+        for alias, counts in now.items()
+        for position, n in enumerate(counts.accepted_per_position)
+    }
+    name = "llamacpp:spec_decode_num_accepted_tokens_per_pos_total"
+    return _family(name, "counter", "Right guesses by their place in the draft.", values) if values else []
 
 
 def _memory(state: Mapping[str, Any]) -> dict[str, Value]:

@@ -39,7 +39,8 @@ def usage(finishes: Sequence[Finish]) -> dict[str, Any]:
 
 
 def timings(of: Timings) -> dict[str, float]:
-    """Rates are 0 where nothing was measured."""
+    """Rates are 0 where nothing was measured; guesses are told of where there were some."""
+    guesses = {"draft_n": of.draft_n, "draft_n_accepted": of.draft_n_accepted} if of.draft_n else {}
     return {
         "cache_n": of.cache_n,
         "prompt_n": of.prompt_n,
@@ -50,6 +51,7 @@ def timings(of: Timings) -> dict[str, float]:
         "predicted_ms": of.predicted_ms,
         "predicted_per_token_ms": _ratio(of.predicted_ms, of.predicted_n),
         "predicted_per_second": _ratio(1e3 * of.predicted_n, of.predicted_ms),
+        **guesses,
     }
 
 

@@ -10,6 +10,7 @@ from lsm.batching import Batching
 from lsm.config.media import MediaSettings
 from lsm.config.settings import Settings
 from lsm.keeping import Keeping
+from lsm.speculating import Speculating
 from lsm.tuning import Computing, Loading, Placing, Steering
 from lsm.values import Options, Sampling
 
@@ -26,6 +27,7 @@ def build_settings(values: Mapping[str, Any]) -> Settings:
         batching=replace(Batching(), **_under("batching.", values)),
         keeping=replace(Keeping(), **_under("keeping.", values)),
         steering=replace(Steering(), **_under("steering.", values)),
+        speculating=replace(Speculating(), **_under("speculating.", values)),
         **_under("", values),
     )
 

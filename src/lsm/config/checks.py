@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lsm.errors import ConfigError
 from lsm.gbnf import check_grammar
+from lsm.speculating import DRAFT_SIMPLE
 from lsm.tuning import Computing, Loading
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def check_together(settings: Settings) -> None:
     _check_loading(settings.loading)
     _check_computing(settings.computing)
     _check_steering(settings)
+    _check_speculating(settings)
 
 
 def _check_loading(loading: Loading) -> None:
@@ -50,6 +52,24 @@ def _check_steering(settings: Settings) -> None:
         raise ConfigError("--lora and --control-vector are made for one model: serve it by itself, with one --model")
     if steering.control_vector_layers and not steering.control_vectors:
         raise ConfigError("--control-vector-layer-range is about control vectors: add --control-vector")
+
+
+def _check_speculating(settings: Settings) -> None:
+    wanted = settings.speculating
+    if wanted.draft_model and len(settings.model_paths) > 1:
+        raise ConfigError("--spec-draft-model drafts for one model: serve it by itself, with one --model")
+    if DRAFT_SIMPLE in wanted.kinds and not wanted.draft_model:
+        raise ConfigError(f"--spec-type {DRAFT_SIMPLE} needs a model that drafts: name it with --spec-draft-model")
+    if wanted.draft_model and DRAFT_SIMPLE not in wanted.kinds:
+        raise ConfigError(f"--spec-draft-model is for {DRAFT_SIMPLE}, which --spec-type leaves out: add it, or leave the model away")
+    if wanted.synth_len is not None and wanted.synth_rates:
+        raise ConfigError("--spec-synth-len and --spec-synth-rates say the same in two ways: leave one away")
+    if wanted.is_synthetic and not wanted.kinds:
+        raise ConfigError("--spec-synth-len and --spec-synth-rates are about guesses: choose what makes them with --spec-type")
+    if wanted.ngram_mod_n_min > wanted.ngram_mod_n_max:
+        raise ConfigError("--spec-ngram-mod-n-min is more than --spec-ngram-mod-n-max, so that no draft would be used: lower the first")
+    if wanted.draft_n_min > wanted.draft_n_max:
+        raise ConfigError("--spec-draft-n-min is more than --spec-draft-n-max, so that no draft would be used: lower the first")
 
 
 def _check_batches(settings: Settings) -> None:

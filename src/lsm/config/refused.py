@@ -12,7 +12,8 @@ _LOCAL = "is not supported: models are local files here. Name one with -m FILE, 
 _ALWAYS_ON = "is not needed: it is always on here. Leave it away"
 _GONE = "is gone: llama-server replaced it by"
 _OPENMP = "is not supported: OpenMP runs the threads"
-_SPECULATIVE = f"{_NOT_YET} (speculative decoding)"
+_REMOVED = "was removed by llama-server:"
+_DRAFT_THREADS = "is not supported: the draft model is computed by the threads of the model, see --cpu-mask and --prio"
 
 _REASONS: tuple[tuple[str, str], ...] = (
     ("-mu --model-url -hf -hfr --hf-repo -hff --hf-file -hft --hf-token -dr --docker-repo --offline -cl --cache-list", _LOCAL),
@@ -33,7 +34,6 @@ _REASONS: tuple[tuple[str, str], ...] = (
     ("--poll --poll-batch", f"{_OPENMP}: GOMP_SPINCOUNT in the environment says how long they wait before they sleep"),
     ("--perf --no-perf", _NOT_YET),
     ("-dt --defrag-thold", "is gone: llama.cpp ignores it"),
-    ("-lcs --lookup-cache-static -lcd --lookup-cache-dynamic", _NOT_YET),
     ("--jinja", _ALWAYS_ON),
     ("--no-jinja", "is not supported: chat templates are Jinja here"),
     ("-e --escape --no-escape", _NOT_YET),
@@ -49,22 +49,19 @@ _REASONS: tuple[tuple[str, str], ...] = (
     ("--chat-template-kwargs --skip-chat-parsing --no-skip-chat-parsing --prefill-assistant --no-prefill-assistant", _NOT_YET),
     ("--reasoning-format -rea --reasoning --reasoning-effort --reasoning-budget --reasoning-budget-message", f"{_NOT_YET} (reasoning)"),
     ("--reasoning-preserve --no-reasoning-preserve", f"{_NOT_YET} (reasoning)"),
-    ("--spec-type -md --model-draft --spec-draft-model -hfd -hfrd --spec-draft-hf --hf-repo-draft --spec-default", _SPECULATIVE),
-    ("--spec-draft-n-max --spec-draft-n-min --spec-draft-p-split --spec-draft-p-min --spec-draft-backend-sampling", _SPECULATIVE),
-    ("--no-spec-draft-backend-sampling -ngld --spec-draft-ngl --gpu-layers-draft --n-gpu-layers-draft -devd", _SPECULATIVE),
-    ("--spec-draft-device --device-draft -ctkd --spec-draft-type-k --cache-type-k-draft -ctvd --spec-draft-type-v", _SPECULATIVE),
-    ("--cache-type-v-draft -otd -cmoed -ncmoed -td --threads-draft -tbd --threads-batch-draft", _SPECULATIVE),
-    ("--spec-synth-len --spec-synth-rates --spec-ngram-mod-n-min --spec-ngram-mod-n-max --spec-ngram-mod-n-match", _SPECULATIVE),
-    ("--draft --draft-n --draft-max", "was removed by llama-server: it is --spec-draft-n-max now, which is not supported yet"),
-    ("--draft-min --draft-n-min", "was removed by llama-server: it is --spec-draft-n-min now, which is not supported yet"),
-    (
-        "--draft-p-min --draft-p-split",
-        "was removed by llama-server: it is --spec-draft-p-min and --spec-draft-p-split now, not supported yet",
-    ),
-    (
-        "--spec-ngram-size-n --spec-ngram-size-m --spec-ngram-min-hits",
-        "was removed by llama-server for one flag per kind, not supported yet",
-    ),
+    ("--spec-draft-hf -hfd -hfrd --hf-repo-draft", "is not supported: models are local files here. Name the draft model with -md FILE"),
+    ("--spec-draft-p-split --draft-p-split", "is not needed: it is about trees of guesses, which only an example of llama.cpp's draws"),
+    ("--spec-draft-backend-sampling --no-spec-draft-backend-sampling", "is not needed: for draft-simple it does nothing in llama-server"),
+    ("--spec-draft-cpu-mask -Cd --cpu-mask-draft --spec-draft-cpu-range -Crd --cpu-range-draft", _DRAFT_THREADS),
+    ("--spec-draft-cpu-strict --cpu-strict-draft --spec-draft-prio --prio-draft --spec-draft-poll --poll-draft", _DRAFT_THREADS),
+    ("--spec-draft-cpu-mask-batch -Cbd --cpu-mask-batch-draft --spec-draft-cpu-range-batch -Crbd", _DRAFT_THREADS),
+    ("--cpu-range-batch-draft --spec-draft-cpu-strict-batch --cpu-strict-batch-draft --spec-draft-prio-batch", _DRAFT_THREADS),
+    ("--prio-batch-draft --spec-draft-poll-batch --poll-batch-draft", _DRAFT_THREADS),
+    ("--draft --draft-n --draft-max", f"{_REMOVED} use --spec-draft-n-max or --spec-ngram-mod-n-max"),
+    ("--draft-min --draft-n-min", f"{_REMOVED} use --spec-draft-n-min or --spec-ngram-mod-n-min"),
+    ("--spec-ngram-size-n", f"{_REMOVED} use the --spec-ngram-*-size-n of the kind, or --spec-ngram-mod-n-match"),
+    ("--spec-ngram-size-m", f"{_REMOVED} use the --spec-ngram-*-size-m of the kind"),
+    ("--spec-ngram-min-hits", f"{_REMOVED} use the --spec-ngram-*-min-hits of the kind"),
     ("--log-disable", "is not supported: use --verbosity 0"),
     ("--log-jsonl --no-log-jsonl --log-colors --log-prefix --no-log-prefix --log-timestamps --no-log-timestamps", _NOT_YET),
     ("--completion-bash --usage", _NOT_YET),

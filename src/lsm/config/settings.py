@@ -17,9 +17,11 @@ from lsm.config.media import MEDIA, MediaSettings
 from lsm.config.placing import PLACING
 from lsm.config.readers import Choice, CommaList, FilePath, Number, Prefix, Size, SizeOrAuto, Text, UrlList, Whole
 from lsm.config.setting import Setting, setting, settings_of, switch
+from lsm.config.speculating import SPECULATING
 from lsm.config.steering import STEERING
 from lsm.config.tuning import TUNING
 from lsm.keeping import Keeping
+from lsm.speculating import Speculating
 from lsm.tuning import Computing, Loading, Placing, Steering
 from lsm.values import Options
 
@@ -250,6 +252,7 @@ class Settings:
     batching: Batching = field(default_factory=Batching)
     keeping: Keeping = field(default_factory=Keeping)
     steering: Steering = field(default_factory=Steering)
+    speculating: Speculating = field(default_factory=Speculating)
 
     options: Options = field(default_factory=Options)  # what a request that does not say otherwise gets
     grammar_file: Path | None = setting(
@@ -384,6 +387,8 @@ class Settings:
         return tuple(map(ModelSource, self.model_paths, names, projectors))
 
 
-SETTINGS: tuple[Setting, ...] = (*settings_of(Settings), *MEDIA, *PLACING, *TUNING, *STEERING, *BATCHING, *KEEPING, *GENERATION)
+SETTINGS: tuple[Setting, ...] = (
+    *settings_of(Settings), *MEDIA, *PLACING, *TUNING, *STEERING, *SPECULATING, *BATCHING, *KEEPING, *GENERATION,
+)  # fmt: skip
 BY_SPELLING = {spelling: entry for entry in SETTINGS for spelling in entry.spellings}
 GROUPS: tuple[str, ...] = tuple(dict.fromkeys(entry.group for entry in SETTINGS))

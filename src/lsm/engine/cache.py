@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from lsm.engine.adapting import Adapting
 from lsm.engine.limits import Limits
 from lsm.engine.moving import Moving
@@ -37,7 +39,7 @@ class Cache:
         request.cache_n = slot.n
         self._pool.tally.prompt_tokens_cached += slot.n
 
-    def kept(self) -> dict[str, int]:
+    def kept(self) -> dict[str, Any]:
         """For `Counters`.  May be read by another thread."""
         cache = self.stashing.cache
         holders = (*self._pool.slots, *cache)

@@ -9,6 +9,7 @@ from lsm.batching import Batching
 from lsm.engine.sizes import pool_size
 from lsm.engine.threads import usable_cores
 from lsm.keeping import Keeping
+from lsm.speculating import Speculating
 from lsm.tuning import Computing, Loading, Placing, Steering
 from lsm.values import Sampling
 
@@ -66,6 +67,7 @@ class EngineConfig:
     computing: Computing = Computing()
     keeping: Keeping = Keeping()
     steering: Steering = Steering()
+    speculating: Speculating = Speculating()
     projector: ProjectorConfig | None = None
 
     def sized(self) -> EngineConfig:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Sequence
 from typing import cast
 
@@ -12,13 +13,14 @@ from numpy.typing import NDArray
 from lsm.engine.batch import Batch
 from lsm.engine.checkpoints import State
 from lsm.engine.constraint import Constraint
+from lsm.engine.drawing import NO_GUESS, Plan
 from lsm.engine.encoder import MediaChunk
 from lsm.engine.limits import EmbeddingLimits
-from lsm.engine.ports import Media, Sampler
+from lsm.engine.ports import Draw, Media, Sampler
 from lsm.engine.triggers import preserved_tokens
 from lsm.errors import LsmError, ServerError
 from lsm.native.adapter import Adapter
-from lsm.native.context import Context
+from lsm.native.context import NOT_REACHED, Context
 from lsm.native.media import decode_embeddings
 from lsm.native.sampler import Sampler as Chain
 from lsm.native.vocab import Tokens, Vocab
@@ -37,23 +39,27 @@ class ContextDecoder:
         self._adapters = tuple(adapters)
         context.set_embeddings(False)
 
-    def decode(
-        self, batch: Batch, start: int, stop: int, rows: Sequence[int], samplers: Sequence[Sampler]
-    ) -> tuple[int, Sequence[int]]:
-        mine = [cast(ChainSampler, sampler) for sampler in samplers]
+    def decode(self, batch: Batch, start: int, stop: int, draws: Sequence[Draw]) -> tuple[int, Sequence[Sequence[int]]]:
         part = slice(start, stop)
-        for sampler, row in zip(mine, rows, strict=True):
-            if sampler.wants_offload and rows.count(row) == 1:  # who shares the row of another slot will have its own next time
-                sampler.offload(self._context, int(batch.seq[start + row]))
-        chains = [sampler.chain for sampler in mine]
-        output_rows = np.array(rows, np.int32)
-        step = self._context.step(batch.tokens[part], batch.pos[part], batch.seq[part], batch.logits[part], output_rows, chains)
-        if not chains:
+        rows_drawn = [draw.row for draw in draws]
+        for draw in draws:
+            sampler = cast(ChainSampler, draw.sampler)
+            if sampler.wants_offload and rows_drawn.count(draw.row) == 1:  # who shares the row of another slot will have its own next time
+                sampler.offload(self._context, int(batch.seq[start + draw.row]))
+        plan = Plan.of(draws)
+        step = self._context.step(
+            batch.tokens[part], batch.pos[part], batch.seq[part], batch.logits[part], plan.rows,
+            [cast(ChainSampler, sampler).chain for sampler in plan.samplers], drafted=plan.drafted, forced=plan.forced,
+        )  # fmt: skip
+        if not draws:
             self._context.synchronize()  # sampling waits for the device; without it the time would be counted in the next step
         if step.code != 0:
             return step.code, ()
         sampled: list[int] = step.sampled.tolist()
-        return 0, [sampler.settle(self._context, rows[i], sampled[i]) for i, sampler in enumerate(mine)] if mine else sampled
+        return 0, [
+            cast(ChainSampler, draw.sampler).settle(self._context, draw, sampled[first : first + n])
+            for draw, (first, n) in zip(draws, plan.spans, strict=True)
+        ]
 
     def embed(self, batch: Batch) -> int:
         part = slice(0, batch.n)
@@ -94,7 +100,7 @@ class ContextDecoder:
         if mine is None:
             self._context.synchronize()
             return 0, None
-        return 0, mine.settle(self._context, len(embeddings[part]) - 1, token)
+        return 0, mine.settle(self._context, Draw(mine, len(embeddings[part]) - 1), [token])[0]
 
     def set_adapters(self, scales: Sequence[float]) -> None:
         self._context.set_adapters(tuple(zip(self._adapters, scales, strict=True)))
@@ -154,6 +160,7 @@ class ChainSampler:
         tells_logits = options.n_probs is not None and not options.post_sampling_probs
         self.wants_offload = options.backend_sampling and not options.grammar and constraint is None and not tells_logits
         self._offloaded: tuple[Context, int] | None = None
+        self._seen: deque[tuple[float, list[tuple[int, float]]]] = deque()  # of each token drawn, until it is told
         self._observed = None if options.n_probs is None else chain.observe(options.n_probs, after_chain=options.post_sampling_probs)
         if constraint is not None:
             chain.defer()
@@ -168,19 +175,40 @@ class ChainSampler:
         if self.chain.offload(context, sequence):
             self._offloaded = context, sequence
 
-    def settle(self, context: Context, row: int, token: int) -> int:
-        """The token that stands after the constraint has been asked about the one drawn; `NOTHING`: see `failure`."""
+    def settle(self, context: Context, draw: Draw, sampled: Sequence[int]) -> list[int]:
+        """What stands of the tokens drawn, `sampled`, after the constraint has been asked; see `Decoder.decode`.  `NOTHING`: see `failure`.
+
+        Where somebody has to be asked, or looks, after each token, the step has drawn only the first.
+        """
+        if self._constraint is None and self._observed is None:
+            return [token for token in sampled if token != NOT_REACHED]
+        run: list[int] = []
+        for i, guess in enumerate((*draw.draft[: draw.n_forced], NO_GUESS)):
+            forced = draw.n_forced is not None and i < draw.n_forced
+            try:
+                token = sampled[0] if i == 0 else self.chain.sample(context, draw.row + i)
+                token = self._settle(context, draw.row + i, token, is_first=i == 0, forced=guess if forced else None)
+            except LsmError as error:
+                self.failure = error.message
+                token = NOTHING
+            run.append(token)
+            if token != guess:
+                break
+        return run
+
+    def _settle(self, context: Context, row: int, token: int, *, is_first: bool, forced: int | None) -> int:
         constraint = self._constraint
-        if constraint is None:
+        if constraint is not None and forced is None and (token == NOTHING or not constraint.permits(token)):
+            token = self._draw_again(context, row, constraint)
+        token = token if forced is None else forced
+        if token == NOTHING:
             return token
-        try:
-            if token == NOTHING or not constraint.permits(token):
-                token = self._draw_again(context, row, constraint)
-            self.chain.accept(token)
+        if constraint is not None or not is_first:  # else the step has accepted it
+            self.chain.accept(token, generated=forced is None)
+        if constraint is not None and forced is None:
             constraint.take(token)
-        except LsmError as error:
-            self.failure = error.message
-            return NOTHING
+        if self._observed is not None:
+            self._seen.append((self._observed.chosen, self._observed.top))
         return token
 
     def _draw_again(self, context: Context, row: int, constraint: Constraint) -> int:
@@ -196,12 +224,13 @@ class ChainSampler:
         return token in self._preserved
 
     def probs(self, token: int, special: bool) -> tuple[TokenProbs, ...]:
-        """How likely the token just drawn was, if that was asked for."""
+        """How likely the token was, if that was asked for."""
         if self._observed is None:
             return ()
+        chosen, likeliest = self._seen.popleft()
         piece = self._vocab.piece
-        top = tuple(TokenProb(id, piece(id, special), value) for id, value in self._observed.top)
-        return (TokenProbs(TokenProb(token, piece(token, special), self._observed.chosen), top, self._observed.is_log),)
+        top = tuple(TokenProb(id, piece(id, special), value) for id, value in likeliest)
+        return (TokenProbs(TokenProb(token, piece(token, special), chosen), top, self._observed.is_log),)
 
     def close(self) -> None:
         if self._offloaded is not None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from lsm.engine.batch import Batch, Share
 from lsm.engine.cache import Cache
 from lsm.engine.effects import Effects
 from lsm.engine.pool import Pool
-from lsm.engine.ports import Decoder
+from lsm.engine.ports import Decoder, Draw
+from lsm.engine.request import Request
+from lsm.engine.speculation.speculation import Speculation
 from lsm.engine.taking import Taking
 from lsm.errors import DecodeFailed, LsmError, ServerError
 
@@ -18,13 +20,23 @@ REASONS = {-1: "Invalid input batch.", 2: "The computation was aborted."}
 
 
 class Decoding:
-    def __init__(self, pool: Pool, cache: Cache, effects: Effects, taking: Taking, decoder: Decoder, clock_ns: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        cache: Cache,
+        effects: Effects,
+        taking: Taking,
+        decoder: Decoder,
+        clock_ns: Callable[[], int],
+        speculation: Speculation | None = None,
+    ) -> None:
         self._pool = pool
         self._cache = cache
         self._effects = effects
         self._taking = taking
         self._decoder = decoder
         self._clock_ns = clock_ns
+        self._speculation = speculation
         self._n_empty = 0
 
     def decode(self, batch: Batch) -> None:
@@ -41,6 +53,8 @@ class Decoding:
                 start, size = stop, batch.n
             elif code == NO_CELL and self._cache.clear_idle():
                 continue
+            elif code == NO_CELL and batch.drop_drafts():
+                size = batch.n
             elif code == NO_CELL and stop - start > 1:
                 size = (stop - start) // 2
             elif code == NO_CELL:
@@ -58,15 +72,23 @@ class Decoding:
         if self._n_empty > N_EMPTY_MAX:
             self._effects.fail_all(ServerError("internal error: the batch stays empty although slots are busy"))
 
+    def _draws(self, batch: Batch, share: Share, start: int, drawing: Sequence[Request]) -> list[Draw]:
+        row = share.stop - 1 - share.n_drafted - start
+        if not share.n_drafted:
+            return [Draw(request.sampler, row) for request in drawing if request.sampler is not None]
+        assert self._speculation is not None
+        draft = batch.tokens[share.stop - share.n_drafted : share.stop]
+        n_forced = self._speculation.n_forced(self._pool.slots[share.slot], draft)
+        return [Draw(request.sampler, row, tuple(draft.tolist()), n_forced) for request in drawing if request.sampler is not None]
+
     def _part(self, batch: Batch, start: int, stop: int) -> int:
         """llama_decode's code.  Any but 0 and NO_CELL has failed the requests in the batch: what is in their sequences is unknown."""
         shares = batch.shares_within(start, stop)
         draws = [(share, self._pool.drawing(share)) for share in shares]
-        rows = [share.stop - 1 - start for share, drawing in draws for _ in drawing]
-        samplers = [request.sampler for _, drawing in draws for request in drawing if request.sampler is not None]
+        wanted = [draw for share, drawing in draws for draw in self._draws(batch, share, start, drawing)]
         t_start_ns = self._clock_ns()
         try:
-            code, sampled = self._decoder.decode(batch, start, stop, rows, samplers)
+            code, sampled = self._decoder.decode(batch, start, stop, wanted)
         except LsmError as error:
             self._effects.fail_shares(batch.shares, error if isinstance(error, DecodeFailed) else DecodeFailed(error.message))
             return -1

@@ -23,12 +23,16 @@ from lsm.engine.ports import NewInstance
 from lsm.engine.samplers import Samplers, check_defaults
 from lsm.engine.scheduler import Scheduler
 from lsm.engine.slot_content import SlotJob
+from lsm.engine.speculation.draft_config import draft_config
+from lsm.engine.speculation.draft_context import DraftContext
+from lsm.engine.speculation.making import check_target, make_drafters
 from lsm.engine.steering import describe, load_adapters, read_control_vectors
 from lsm.engine.threads import settle_thread
 from lsm.errors import InvalidRequest, LsmError
 from lsm.native.adapter import Adapter
 from lsm.native.context import Context
 from lsm.native.footprint import footprint
+from lsm.native.joint_memory import JointMemory
 from lsm.native.memory import DeviceMemory, MemoryClass
 from lsm.native.model import Model
 from lsm.native.projector_check import measure as measure_projector
@@ -46,7 +50,8 @@ class Engine:
 
     `owner` names the model's device memory; a positive number, unique in this process.  `new_instance(machine, subject)` makes the
     instances of the tables `slot`, `request` and `encoder`; subjects are "slot N", the ids of jobs, and "encoder".
-    `room`: of the device, for an encoder of images or sound.
+    `room`: of the device, for an encoder of images or sound.  `draft_owner`: as `owner`, of the model that drafts, if there is one: its
+    memory leaves and comes back with this model's.
     """
 
     def __init__(
@@ -56,6 +61,7 @@ class Engine:
         new_instance: NewInstance,
         clock_ns: Callable[[], int] = perf_counter_ns,
         room: Room = BOUNDLESS,
+        draft_owner: int = 0,
     ) -> None:
         self._wanted = self._config = config
         self._owner = owner
@@ -68,7 +74,10 @@ class Engine:
         self._context: Context | None = None
         self._samplers: Samplers | None = None
         self._scheduler: Scheduler | None = None
-        self.memory = DeviceMemory(owner)
+        self._draft_owner = draft_owner
+        self._draft: DraftContext | None = None
+        drafts = config.speculating.draft_path is not None
+        self.memory = JointMemory(owner, draft_owner) if drafts else DeviceMemory(owner)
 
     def load(self, progress: Callable[[float], bool]) -> ModelFacts:
         """Read the file into device memory and make the context.  `progress` gets 0.0 to 1.0; the load stops when it returns False.
@@ -91,7 +100,10 @@ class Engine:
             self._adapters = load_adapters(self._model, self._config.steering.adapters)
             if (projector := self._config.projector) is not None:
                 self._perception = Perception.open(self._config, projector, self._model, self._new_instance, self._room)
+            check_target(self._config, self._model)
             self._context = self._new_context(self._model)
+            if self._config.speculating.draft_path is not None:
+                self._draft = self._open_draft(self._model, self._context, progress)
             self._steer(self._model, self._context)
             if self._config.evict_kv:
                 self.memory.prepare("kv")
@@ -106,6 +118,9 @@ class Engine:
             self.close()
             raise
 
+    def _open_draft(self, model: Model, context: Context, progress: Callable[[float], bool]) -> DraftContext:
+        return DraftContext.open(self._config, model, context, self._draft_owner, lambda _: progress(1.0))
+
     def measure(self) -> dict[str, int]:
         """Bytes by class that `load` will take on the device, found out without taking them.
 
@@ -116,7 +131,21 @@ class Engine:
         header = read_header(self._wanted.path)
         self._config = config = fit_config(self._wanted.sized(), header)
         with Model.outline(config.path, loading=config.loading, placing=config.placing) as model, self._new_context(model) as context:
-            return {**footprint(context), "adapters": self._measure_adapters(model), "encoder": self._measure_encoder()}
+            sizes = {**footprint(context), "adapters": self._measure_adapters(model), "encoder": self._measure_encoder()}
+            n_ctx = context.n_ctx
+        drafting = self._measure_draft(n_ctx)
+        return {name: size + drafting.get(name, 0) for name, size in sizes.items()}
+
+    def _measure_draft(self, n_ctx: int) -> dict[str, int]:
+        if self._config.speculating.draft_path is None:
+            return {}
+        draft = draft_config(self._config, n_ctx)
+        read_header(draft.path)
+        with (
+            Model.outline(draft.path, loading=draft.loading, placing=draft.placing) as model,
+            Context(model, model.owner, **context_settings(draft, draft.n_slots)) as context,
+        ):
+            return footprint(context)
 
     def _measure_encoder(self) -> int:
         """One that comes just in time finds its own room."""
@@ -139,6 +168,7 @@ class Engine:
             context.set_control_vector(directions, *(steering.control_vector_layers or (1, model.n_layer)))
 
     def _new_scheduler(self, model: Model, context: Context, samplers: Samplers) -> Scheduler:
+        drafters = make_drafters(self._config.speculating, self._draft)
         limits = make_limits(self._config, model, context)
         decoder = ContextDecoder(context, self._adapters)
         return Scheduler(
@@ -151,6 +181,7 @@ class Engine:
             embedder=decoder,
             reader=decoder if limits.decoder_start is not None else None,
             encoder=self._perception.encoder if self._perception else None,
+            drafters=drafters,
         )
 
     def _facts(self, model: Model, context: Context, load_ms: float) -> ModelFacts:
@@ -260,6 +291,8 @@ class Engine:
         """From any thread, before closing: the step that runs, and each one after, ends early and fails its requests (CPU only)."""
         if self._context is not None:
             self._context.interrupt()
+        if self._draft is not None:
+            self._draft.interrupt()
 
     def close(self) -> None:
         """Free everything; also while the memory is released, and before or after a failed load.  Requests get no more outputs."""
@@ -269,6 +302,9 @@ class Engine:
         if self._samplers is not None:
             self._samplers.close()
             self._samplers = None
+        if self._draft is not None:
+            self._draft.close()
+            self._draft = None
         if self._context is not None:
             self._context.close()
             self._context = None
@@ -295,8 +331,6 @@ class Engine:
 def _n_slots(config: EngineConfig, model: Model) -> int:
     """A context remembers one text that an encoder has read."""
     return 1 if model.has_encoder and model.has_decoder else config.n_slots
-
-
 
 
 def _token_text(vocab: Vocab, token: int | None) -> str:

@@ -6,12 +6,14 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from lsm.engine.config import EngineConfig
 from lsm.engine.fit import fit
 from lsm.engine.fit_plan import Bounds, Fitted, Measured, Plan, Use
 from lsm.engine.gguf_header import GgufHeader
+from lsm.engine.speculation.draft_config import draft_config
 from lsm.errors import LsmError
 from lsm.native import measure as native
 from lsm.native.context_params import ContextSettings
@@ -30,18 +32,21 @@ MeasureFile = Callable[[EngineConfig, Plan], Measured]
 
 def context_settings(config: EngineConfig, n_slots: int) -> ContextSettings:
     """Of the context that `config` means, for that many sequences."""
+    n_batch, n_outputs = max(config.n_batch, n_slots), 1 + config.speculating.n_draft_max
     return ContextSettings(
         n_ctx=config.n_ctx,
         n_seq_max=n_slots,
         kv_unified=config.shares_cells,
         threads=config.n_threads,
         threads_batch=config.n_threads_batch,
-        n_batch=max(config.n_batch, n_slots),
+        n_batch=n_batch,
         n_ubatch=_n_ubatch(config, n_slots),
         flash_attn=config.flash_attn,
         type_k=config.cache_type_k,
         type_v=config.cache_type_v,
         swa_full=config.swa_full,
+        n_outputs_max=min(n_slots * n_outputs, n_batch) if n_outputs > 1 else 0,
+        n_outputs_max_per_seq=min(n_outputs, n_batch) if n_outputs > 1 else 0,
         computing=config.computing,
     )
 
@@ -58,7 +63,8 @@ def fit_config(config: EngineConfig, header: GgufHeader, measure: MeasureFile | 
     n_streams = 1 if config.shares_cells else config.n_slots
     n_ctx_whole = config.n_ctx or _integer(header, "context_length") * n_streams
     margins = tuple(mib * MIB for mib in config.loading.fit_target_mib)
-    if measure is None and _at_most_bytes(config, header, n_ctx_whole) <= _room_bytes(devices) - margins[0]:
+    drafts = config.speculating.draft_path is not None
+    if measure is None and not drafts and _at_most_bytes(config, header, n_ctx_whole) <= _room_bytes(devices) - margins[0]:
         return replace(config, n_ctx=config.n_ctx or (n_ctx_whole if n_streams > 1 else 0))
     bounds = Bounds(
         n_ctx=config.n_ctx,
@@ -69,7 +75,7 @@ def fit_config(config: EngineConfig, header: GgufHeader, measure: MeasureFile | 
         n_placements_max=native.placements_max(),
     )
     try:
-        fitted = fit(bounds, lambda plan: (measure or measure_file)(config, plan))
+        fitted = fit(bounds, lambda plan: (measure or measure_file)(config, plan), partial(measure_draft, config) if drafts else None)
     except LsmError as error:
         log.debug("memory was not fitted: %s", error.message)
         return config
@@ -89,6 +95,15 @@ def measure_file(config: EngineConfig, plan: Plan) -> Measured:
         n_ctx_train=sizes.n_ctx_train,
         n_expert=sizes.n_expert,
     )
+
+
+def measure_draft(config: EngineConfig, n_ctx: int) -> list[Use]:
+    """S23: what the draft model takes on each device of the model, then of the host.  Raises `LsmError`."""
+    draft = draft_config(config, n_ctx)
+    sizes = native.measure(draft.path, draft.loading, draft.placing, **context_settings(draft, config.n_slots))
+    uses = dict(zip(chosen_devices(draft.placing), map(_use, sizes.devices), strict=False))
+    nothing = Use(total=0, free=0)
+    return [*(uses.get(name, nothing) for name in chosen_devices(config.placing)), _use(sizes.host)]
 
 
 def planned(config: EngineConfig, plan: Plan) -> EngineConfig:

@@ -39,4 +39,6 @@ class Limits:
     context_shift: bool = False  # a full slot drops its older tokens and goes on, rather than ending the answer
     can_shift: bool = False  # this memory can move tokens to other positions, and forget some in the middle
     adds_bos: bool = False  # prompts start with a token that a shift must keep
+    synthetic_rates: tuple[float, ...] = ()  # at which guesses count as right; none: they are verified
+    eog: frozenset[int] = frozenset()  # tokens that end an answer, which never count as right
     cont_batching: bool = True  # prompts join batches that have tokens of answers

@@ -7,6 +7,7 @@ from lsm.engine.config import EngineConfig
 from lsm.engine.decoder import embedding_limits
 from lsm.engine.limits import Limits
 from lsm.engine.sizes import slot_size
+from lsm.engine.speculation.making import synthetic_rates
 from lsm.engine.state_shape import learn_shape
 from lsm.errors import ConfigError
 from lsm.native.context import Context
@@ -52,6 +53,8 @@ def make_limits(config: EngineConfig, model: Model, context: Context) -> Limits:
         n_adapters=len(config.steering.adapters),
         context_shift=config.batching.context_shift,
         can_shift=can_shift,
+        synthetic_rates=synthetic_rates(config.speculating),
+        eog=model.vocab.eog,
         adds_bos=model.vocab.add_bos,
         cont_batching=config.batching.cont_batching,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,13 +51,26 @@ class Sampler(Protocol):
         ...
 
     def probs(self, token: int, special: bool) -> tuple[TokenProbs, ...]:
-        """How likely the token just drawn was, one entry; none where nobody asked."""
+        """How likely the token was, one entry; none where nobody asked.  To be asked once for each token drawn, in order."""
         ...
 
     def close(self) -> None: ...
 
 
 NewSampler = Callable[[Sampling], tuple[Sampler, int]]  # the sampler, and how many tokens of the prompt it wants to know
+
+
+class Draw(NamedTuple):
+    """A sampler draws a token from the logits of a row.
+
+    draft: what the batch has behind this row, guesses of the next tokens.  While the sampler draws what was guessed, it goes on to the
+    next row.  n_forced: so many guesses count as right instead, whatever is drawn, and no more.
+    """
+
+    sampler: Sampler
+    row: int
+    draft: tuple[int, ...] = ()
+    n_forced: int | None = None
 
 
 class Vocabulary(Protocol):
@@ -121,15 +134,11 @@ class SourceReader(Protocol):
 class Decoder(Protocol):
     """The KV cache, one sequence for each slot, and the way through the model."""
 
-    def decode(
-        self, batch: Batch, start: int, stop: int, rows: Sequence[int], samplers: Sequence[Sampler]
-    ) -> tuple[int, Sequence[int]]:
-        """Decode rows `start` to `stop`.  Each of `samplers` draws a token from the logits of the row beside it in `rows`; -1: it could
-        draw none.
+    def decode(self, batch: Batch, start: int, stop: int, draws: Sequence[Draw]) -> tuple[int, Sequence[Sequence[int]]]:
+        """Decode rows `start` to `stop`, and draw.  The rows of `draws` count from `start`; several may draw from the same.
 
-        `rows` count from `start`; each gives logits, and several may draw from the same.
-
-        Returns (llama_decode's code, the tokens; none unless the code is 0).  `LsmError`: nothing is known about the rows' sequences.
+        Returns (llama_decode's code, for each draw the guesses that were right and the token after them, which is -1 where the sampler
+        could draw none; nothing unless the code is 0).  `LsmError`: nothing is known about the rows' sequences.
         """
         ...
 

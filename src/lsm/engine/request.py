@@ -9,6 +9,7 @@ from lsm.engine.outputs import Job
 from lsm.engine.ports import OwnedInstance, Sampler
 from lsm.engine.prefix import Tokens
 from lsm.engine.prompt_cache import Held, Scales
+from lsm.engine.speculation.synthetic import Die
 from lsm.engine.text import TextStream
 from lsm.errors import LsmError
 from lsm.values import Embedding, Finish, Progress, StopType, Text, Timings, TokenProbs
@@ -42,6 +43,9 @@ class Request:
         self.prompt_ns = 0
         self.predicted_ns = 0
         self.has_new_line = False  # in the answer so far
+        self.pending: Tokens = np.zeros(0, np.int32)  # tokens before it that left the cache with a draft, and are decoded again
+        self.draft_n = self.draft_n_accepted = 0
+        self.die: Die | None = None  # of synthetic acceptance
         self.is_shifted = False  # the beginning of what follows `n_keep` has left the context
         self.finish: Finish | Embedding | None = None
         self.error: LsmError | None = None
@@ -133,6 +137,8 @@ class Request:
             prompt_ms=self.prompt_ns / 1e6,
             predicted_n=self.predicted_n,
             predicted_ms=self.predicted_ns / 1e6,
+            draft_n=self.draft_n,
+            draft_n_accepted=self.draft_n_accepted,
         )
 
     def close_sampler(self) -> None:

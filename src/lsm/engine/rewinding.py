@@ -13,7 +13,7 @@ from lsm.engine.batch import Work
 from lsm.engine.checkpoints import Checkpoint, State, is_due, latest, next_stop, with_new, with_room, within
 from lsm.engine.limits import Limits
 from lsm.engine.ports import Decoder
-from lsm.engine.prefix import window_reaches
+from lsm.engine.prefix import Tokens, window_reaches
 from lsm.engine.prompt import position
 from lsm.engine.slot import Slot
 
@@ -30,7 +30,7 @@ class Rewinding:
 
     def match(self, slot: Slot, n: int, n_common: int) -> None:
         """Bring the memory to the first `n` tokens, or to fewer where it cannot.  The prompt and the slot share `n_common` of them."""
-        found = latest(slot.checkpoints, n)
+        found = latest((*slot.checkpoints, slot.mark) if slot.mark else slot.checkpoints, n)
         in_memory = n in (0, slot.n) or self._can_go_back(slot, n)
         effects: dict[str, Callable[[], None]] = {
             "forget_beyond": lambda: self.forget_beyond(slot, n_common),
@@ -71,6 +71,30 @@ class Rewinding:
 
     def forget_beyond(self, slot: Slot, n_tokens: int) -> None:
         slot.checkpoints = within(slot.checkpoints, n_tokens)
+
+    # When guesses are verified
+
+    def mark(self, slot: Slot, n_rows: int) -> bool:
+        """The next batch, of up to `n_rows` rows, has guesses for this slot: be able to take them back, or say that this cannot be.
+
+        A sliding window has spare cells for one computation, so that what one has moved out of it is still there.
+        """
+        limits, request = self._limits, slot.request
+        assert request is not None
+        slot.mark = None
+        if limits.can_trim and (not limits.n_swa or n_rows <= limits.n_ubatch):
+            return True
+        state = self._decoder.save_state(slot.id, partial=True)
+        if state is not None:
+            slot.mark = Checkpoint(slot.n, request.id, state)
+        return state is not None
+
+    def take_back(self, slot: Slot, n_wrong: int) -> Tokens:
+        """The last tokens of the slot were guessed, and wrong.  What of the others has left the memory with them, shape (n,), int32."""
+        kept = slot.tokens[: slot.n - n_wrong].copy()
+        self.match(slot, len(kept), len(kept))
+        slot.mark = None
+        return kept[slot.n :]
 
     # While the prompt is decoded
 

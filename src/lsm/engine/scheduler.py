@@ -11,6 +11,7 @@ stands in the tables `lsm.machines.request` and `slot`; they move once for each 
     media       images and sound that come next in a prompt are encoded, and go into the cache
     slot_jobs   what is asked of idle slots is done: save, load, erase
     here        each busy slot says what it wants decoded (`Slot.work`), and the batch is filled
+    speculation guesses what comes after the tokens in it, so that more than one may come out of it
     decoding    the batch goes through the model, in parts if it must
     taking      what came out goes to the requests
     effects     the tables move, and with them slots and requests
@@ -18,13 +19,13 @@ stands in the tables `lsm.machines.request` and `slot`; they move once for each 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import perf_counter_ns
 
 from lsm.engine.admission import check_job
 from lsm.engine.assigning import Assigner
-from lsm.engine.batch import Batch, Next
+from lsm.engine.batch import Batch, Next, Work
 from lsm.engine.cache import Cache
 from lsm.engine.decoding import Decoding
 from lsm.engine.effects import Effects
@@ -40,6 +41,8 @@ from lsm.engine.slot import Slot
 from lsm.engine.slot_content import SlotJob
 from lsm.engine.slot_jobs import SlotJobs
 from lsm.engine.source import SourceSteps, check_source
+from lsm.engine.speculation.drafter import Drafter
+from lsm.engine.speculation.speculation import Speculation
 from lsm.engine.taking import Taking
 from lsm.errors import LsmError, NotSupported
 from lsm.machines.checkpoint import CHECKPOINT
@@ -59,6 +62,7 @@ class Scheduler:
         encoder: Encoder | None = None,
         embedder: Embedder | None = None,
         reader: SourceReader | None = None,
+        drafters: Sequence[Drafter] = (),
     ) -> None:
         self._limits = limits
         self._vocab = vocab
@@ -70,8 +74,11 @@ class Scheduler:
         self._batch = Batch(max(limits.n_batch, limits.n_slots))
         self._effects = Effects(self.pool, self.cache)
         self._assigner = Assigner(self.pool, self.cache, self._effects, limits)
-        taking = Taking(self.pool, self.cache.moving, self._effects, vocab)
-        self._decoding = Decoding(self.pool, self.cache, self._effects, taking, decoder, clock_ns)
+        self._speculation: Speculation | None = None
+        if drafters:
+            self._speculation = Speculation(drafters, self.cache.rewinding, self.pool.tally, clock_ns, limits.synthetic_rates, limits.eog)
+        taking = Taking(self.pool, self.cache, self._effects, vocab, self._speculation)
+        self._decoding = Decoding(self.pool, self.cache, self._effects, taking, decoder, clock_ns, self._speculation)
         self._media = MediaSteps(self.pool, self.cache, self._effects, taking, decoder, encoder, clock_ns) if encoder else None
         self._embedding: EmbeddingSteps | None = None
         if embedder and limits.embedding:
@@ -95,7 +102,7 @@ class Scheduler:
         return drained
 
     def slots(self) -> tuple[SlotInfo, ...]:
-        return tuple(slot.info() for slot in self.pool.slots)
+        return tuple(slot.info(is_speculative=self._speculation is not None) for slot in self.pool.slots)
 
     def counters(self) -> Counters:
         counted = self.pool.tally.counters(processing=len(self.pool.order), waiting=len(self.pool.queue))
@@ -175,13 +182,18 @@ class Scheduler:
 
     def _fill(self) -> None:
         writing = self._same_adapters([slot for slot in self.pool.order if slot.request is not None and not slot.request.embeds])
-        generating = [
-            Next(slot.id, slot.pos, slot.request.sampled) for slot in writing if slot.request and slot.request.sampled is not None
-        ]
+        generating = [slot for slot in writing if slot.request and slot.request.sampled is not None]
         begun = [slot for slot in writing if slot.wants_prompt] if self._limits.cont_batching or not generating else []
         prompts = [work for slot in begun if len((work := self.cache.rewinding.work(slot)).tokens)]
-        self._batch.fill(generating, prompts)
-        for share in self._batch.shares[len(generating) :]:
+        guessing: list[Work] = []
+        if self._speculation and generating:
+            n_rows = len(generating) + sum(len(work.tokens) for work in prompts)
+            guessing = self._speculation.work(generating, n_rows)
+            alone = {work.slot for work in guessing}
+            generating = [slot for slot in generating if slot.id not in alone]
+        tokens = [Next(slot.id, slot.pos, slot.request.sampled) for slot in generating if slot.request and slot.request.sampled is not None]
+        self._batch.fill(tokens, prompts, guessing)
+        for share in self._batch.shares[len(tokens) + len(guessing) :]:
             slot, request = self.pool.slots[share.slot], self.pool.request(share)
             if slot.machine.state in ("started", "processing_prompt"):
                 self.cache.rewinding.before_batch(slot, share.stop - share.start)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lsm.engine.batch import Work
-from lsm.engine.checkpoints import Checkpoints
+from lsm.engine.checkpoints import Checkpoint, Checkpoints
 from lsm.engine.ports import OwnedInstance
 from lsm.engine.prefix import Candidate, Tokens
 from lsm.engine.prompt import Span, position, text_end
@@ -31,6 +31,7 @@ class Slot:
         self.last_used = 0
         self.sharers = {id}  # slots that share cells of the cache with this one, itself among them
         self.n = 0
+        self.mark: Checkpoint | None = None  # where the memory was before the batch with guesses
         self.spans: tuple[Span, ...] = ()  # the media among the tokens
         self.adapters: Scales | None = ()  # the scales of the LoRA adapters that made it; None: several did
         self._tokens: Tokens = np.zeros(min(TOKENS_AT_START, n_ctx), np.int32)
@@ -121,7 +122,7 @@ class Slot:
     def candidate(self) -> Candidate:
         return Candidate(self.id, self.tokens, self.last_used)
 
-    def info(self) -> SlotInfo:
+    def info(self, *, is_speculative: bool) -> SlotInfo:
         """May be read by another thread: the numbers are each right, but may be of two neighbouring steps."""
         request = self.request or self.previous
         return SlotInfo(
@@ -135,4 +136,5 @@ class Slot:
             n_decoded=request.predicted_n if request else 0,
             has_new_line=request.has_new_line if request else False,
             options=request.options if request else None,
+            is_speculative=is_speculative,
         )

@@ -21,7 +21,9 @@ from lsm.native.sampler import Sampler
 from lsm.native.states import SequenceStates
 from lsm.native.vocab import Tokens
 
-__all__ = ["CACHE_TYPES", "Context", "Step"]
+__all__ = ["CACHE_TYPES", "NOT_REACHED", "Context", "Step"]
+
+NOT_REACHED: int = lib.LSM_STEP_NOT_REACHED
 
 Floats = NDArray[np.float32]
 
@@ -31,7 +33,8 @@ class Step:
     """What a batch gave.
 
     code: llama_decode's: 0 done; 1 no room in the KV cache; 2 interrupted; negative: refused or failed. Other fields count after 0 only.
-    sampled: (n_rows,) int32, -1 where no sampler was given, or where it finds no token that it may choose.
+    sampled: (n_rows,) int32, -1 where no sampler was given, or where it finds no token that it may choose; NOT_REACHED behind a guess that
+        was wrong, or that the caller has to settle.
     logits: (n_rows, n_vocab) float32, if they were asked for.
     """
 
@@ -98,15 +101,22 @@ class Context(SequenceStates):
         rows: Tokens,
         samplers: Sequence[Sampler | None] | None = None,
         *,
+        drafted: Tokens | None = None,
+        forced: NDArray[np.int8] | None = None,
         logits: bool = False,
     ) -> Step:
         """Decode one batch; then, for each row, copy its logits and let its sampler choose and accept a token. One crossing into C.
+
+        Several tokens of one sequence are verified so: each row names in `drafted` the token that the batch has behind it, which somebody
+        guessed, and the last one -1; the rows of a sequence stand together. The next row is sampled only if the guess was right.
 
         Args:
             tokens, positions, sequences: (n,) int32, 1 <= n <= n_batch; each token belongs to one sequence.
             outputs: (n,) int8, not 0 where logits are wanted.
             rows: (n_rows,) int32, indices into the batch, each with outputs set.
             samplers: n_rows samplers; None for a row that is not sampled.
+            drafted: (n_rows,) int32: the guess that stands on this row, or -1. None: there are none.
+            forced: (n_rows,) int8, not 0 where the guess counts as right whatever the sampler chooses; a grammar is not told of it.
             logits: return the rows' logits.
 
         Raises:
@@ -122,14 +132,17 @@ class Context(SequenceStates):
             self._check_whole(n)
         if samplers is not None and len(samplers) != n_rows:
             raise InvalidRequest("there must be one sampler, or None, for each row")
+        if any(given is not None and len(given) != n_rows for given in (drafted, forced)):
+            raise InvalidRequest("there must be one guess, or -1, for each row")
         sampled = np.full(n_rows, -1, np.int32)
         matrix = np.empty((n_rows, self.n_vocab), np.float32) if logits else None
         handles = ffi.NULL if samplers is None else ffi.new("struct lsm_sampler *[]", [s.handle if s else ffi.NULL for s in samplers])
         err = message_buffer()
         code = lib.lsm_step_decode(
             self.handle, self.owner, n, _int32(tokens), _int32(positions), _int32(sequences), ffi.from_buffer("int8_t[]", outputs),
-            n_rows, _int32(rows), handles, _int32(sampled), ffi.NULL if matrix is None else ffi.from_buffer("float[]", matrix),
-            err, len(err),
+            n_rows, _int32(rows), handles, ffi.NULL if drafted is None else _int32(drafted),
+            ffi.NULL if forced is None else ffi.from_buffer("int8_t[]", forced), _int32(sampled),
+            ffi.NULL if matrix is None else ffi.from_buffer("float[]", matrix), err, len(err),
         )  # fmt: skip
         self._has_moved = self._has_moved and code != 0
         return Step(check(code, err), sampled, matrix)

@@ -165,6 +165,12 @@ class Sampler:
         lib.lsm_sampler_observe(self.handle, self._observed.handle)
         return self._observed
 
+    @property
+    def observed(self) -> list[tuple[int, float]]:
+        """`Observed.top` of the last choice; `observe` was called."""
+        assert self._observed is not None
+        return self._observed.top
+
     def offload(self, context: Any, sequence: int) -> bool:
         """Let the device sample for this sequence, as far along the chain as it can, until `Context.end_offload`; at most once.
 

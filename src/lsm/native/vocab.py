@@ -86,9 +86,7 @@ class Vocab:
         size = 8 * len(ids) + 16
         while True:
             text = ffi.new("char[]", size)
-            code = lib.lsm_vocab_detokenize(
-                self.handle, pointer, len(ids), remove_special, unparse_special, text, size, n, err, len(err)
-            )
+            code = lib.lsm_vocab_detokenize(self.handle, pointer, len(ids), remove_special, unparse_special, text, size, n, err, len(err))
             check(code, err)
             if n[0] <= size:
                 return bytes(ffi.buffer(text, n[0]))
@@ -106,6 +104,10 @@ class Vocab:
         if piece is None:
             piece = known[token] = self._read_piece(token, special)
         return piece
+
+    def text(self, token: int) -> bytes:
+        """The token as the file spells it, which is no text yet.  It must be in the vocabulary."""
+        return bytes(ffi.string(lib.llama_vocab_get_text(self.handle, token)))
 
     def is_control(self, token: int) -> bool:
         """Whether the token is a mark for the model, such as `<|im_end|>`, rather than text."""

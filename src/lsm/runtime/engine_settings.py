@@ -36,6 +36,7 @@ def engine_config(source: ModelSource, settings: Settings) -> EngineConfig:
         computing=settings.computing,
         keeping=settings.keeping,
         steering=settings.steering,
+        speculating=settings.speculating,
         projector=_projector(source, settings.media),
     )
 

@@ -321,7 +321,8 @@ def _owner(
 
     def make_engine(send: Any, receive: Any) -> EngineThread:
         room = EncoderRoom(lambda: owner.room, trio.lowlevel.current_trio_token())
-        engine = Engine(engine_config(source, settings), next(_memory_owners), new_instance, room=room)
+        owners = next(_memory_owners), next(_memory_owners)
+        engine = Engine(engine_config(source, settings), owners[0], new_instance, room=room, draft_owner=owners[1])
         thread = EngineThread(engine, source.alias, send, receive)
         exits.push_async_callback(thread.stop)
         return thread

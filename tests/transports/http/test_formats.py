@@ -167,6 +167,13 @@ def test_timings_and_their_rates() -> None:
     }  # fmt: skip
 
 
+def test_timings_tell_of_guesses_where_there_were_some() -> None:
+    """B.2: draft_n, draft_n_accepted."""
+    guessed = Timings(cache_n=8, prompt_n=2, prompt_ms=4.0, predicted_n=4, predicted_ms=2.0, draft_n=6, draft_n_accepted=3)
+    told = timings(guessed)
+    assert (told["draft_n"], told["draft_n_accepted"]) == (6, 3)
+
+
 def test_rates_of_nothing_are_zero() -> None:
     """B.2: a prompt wholly in the cache divides nothing by zero."""
     nothing = timings(Timings(cache_n=8, prompt_n=0, prompt_ms=0.0, predicted_n=0, predicted_ms=0.0))
@@ -264,6 +271,20 @@ def test_metrics_names_and_values() -> None:
         'lsm:memory_bytes{model="a\\"b",kind="weights",place="device"} 5',
     ):
         assert line in lines
+
+
+def test_metrics_of_guesses() -> None:
+    """B.1 spec_decode_*: by the place in the draft once there was one; labelled where there are several models."""
+    state = {"counters": {}, "models": []}
+    counts = Counters(draft_tokens=6, draft_tokens_accepted=3, drafts=2, accepted_per_position=(2, 1, 0))
+    lines = exposition({"one": counts}, {}, state).splitlines()
+    assert "llamacpp:spec_decode_num_draft_tokens_total 6" in lines
+    assert "llamacpp:spec_decode_num_accepted_tokens_total 3" in lines
+    assert "llamacpp:spec_decode_num_drafts_total 2" in lines
+    assert 'llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="1"} 1' in lines
+    both = exposition({"one": counts, "two": Counters()}, {}, state)
+    assert 'per_pos_total{model="one",position="2"} 0' in both and 'drafts_total{model="two"} 0' in both
+    assert "per_pos_total" not in exposition({"two": Counters()}, {}, state)
 
 
 def test_metrics_of_several_models_are_labelled() -> None:

@@ -75,7 +75,13 @@ def _aliases(context: Context, request: Request) -> list[str]:
 
 def _slot(alias: str, slot: SlotInfo) -> dict[str, Any]:
     is_processing = slot.state != "idle"
-    shown: dict[str, Any] = {"id": slot.id, "n_ctx": slot.n_ctx, "speculative": False, "is_processing": is_processing, "model": alias}
+    shown: dict[str, Any] = {
+        "id": slot.id,
+        "n_ctx": slot.n_ctx,
+        "speculative": slot.is_speculative,
+        "is_processing": is_processing,
+        "model": alias,
+    }
     if slot.options is not None:  # one that never ran has nothing more to tell
         n_max = slot.options.max_tokens
         next_token = {
