@@ -50,6 +50,7 @@ _REASONS: tuple[tuple[str, str], ...] = (
     ("--reasoning-format -rea --reasoning --reasoning-effort --reasoning-budget --reasoning-budget-message", f"{_NOT_YET} (reasoning)"),
     ("--reasoning-preserve --no-reasoning-preserve", f"{_NOT_YET} (reasoning)"),
     ("--spec-draft-hf -hfd -hfrd --hf-repo-draft", "is not supported: models are local files here. Name the draft model with -md FILE"),
+    ("--spec-draft-sampling", f"{_NOT_YET}: a guess is the draft model's likeliest token, and is right if the model draws the same"),
     ("--spec-draft-p-split --draft-p-split", "is not needed: it is about trees of guesses, which only an example of llama.cpp's draws"),
     ("--spec-draft-backend-sampling --no-spec-draft-backend-sampling", "is not needed: for draft-simple it does nothing in llama-server"),
     ("--spec-draft-cpu-mask -Cd --cpu-mask-draft --spec-draft-cpu-range -Crd --cpu-range-draft", _DRAFT_THREADS),
