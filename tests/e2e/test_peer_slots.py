@@ -26,11 +26,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(not PEER, reason="LSM_PEER_LL
 
 
 @contextmanager
-def peer(model: Path, folder: Path) -> Iterator[httpx.Client]:
+def peer(model: Path, folder: Path, *flags: str) -> Iterator[httpx.Client]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [PEER, "-m", str(model), "--port", str(port), "-c", "4096", "-np", "2", "-kvu", "-t", "1", "--slot-save-path", str(folder)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([*command, *flags], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=REQUEST_S) as client:
             _until_healthy(client, process)
@@ -62,9 +62,9 @@ def save(client: httpx.Client, name: str) -> dict[str, Any]:
     return post(client, "/slots/1?action=save", {"filename": name})
 
 
-def go_on(client: httpx.Client, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def go_on(client: httpx.Client, name: str, ask: dict[str, Any] = ASK) -> tuple[dict[str, Any], dict[str, Any]]:
     """What restoring says, and the answer to the same prompt."""
-    return post(client, "/slots/1?action=restore", {"filename": name}), post(client, "/completion", ASK)
+    return post(client, "/slots/1?action=restore", {"filename": name}), post(client, "/completion", ask)
 
 
 @pytest.mark.parametrize("name", ["smollm2", "gemma3"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,13 @@ def text_of(text: Any, name: str) -> str:
         raise InvalidRequest(f"must be a text, not {type(text).__name__}", name)
     _check_encodable(text, name)
     return text
+
+
+def slot_of(slot: Any) -> int:
+    """Raises `InvalidRequest`: no integer.  Which slots there are the model knows."""
+    if isinstance(slot, bool) or not isinstance(slot, Integral):
+        raise InvalidRequest(f"must be the number of a slot, not {type(slot).__name__}", "slot")
+    return int(slot)
 
 
 def prompt_of(prompt: Any) -> str | tuple[int, ...] | MediaPrompt:

@@ -10,10 +10,10 @@ import numpy as np
 import trio
 
 from lsm import api
-from lsm.api import Finish, Host, ModelInfo, Options, Settings, Text, TokenProbs
+from lsm.api import Finish, Host, ModelInfo, Options, Settings, SlotFile, Text, TokenProbs
 from lsm.errors import ConfigError, NotFound, ServerError
 from lsm_embed.answer import Answer, Tokens, Vectors, answer_of
-from lsm_embed.arguments import Messages, Prompt, chat_of, ids_of, prompt_of, text_of
+from lsm_embed.arguments import Messages, Prompt, chat_of, ids_of, prompt_of, slot_of, text_of
 from lsm_embed.errors import single_errors
 from lsm_embed.mode_arguments import infill_of, inputs_of, norm_of, texts_of
 from lsm_embed.options import Wishes, options_for
@@ -158,6 +158,33 @@ class AsyncModel:
         with single_errors():
             made = await self._host.rank(self.alias, text, texts)
         return np.array([one.vectors[0, 0] for one in made], dtype=np.float32)
+
+    async def save_slot(self, slot: int, filename: str) -> SlotFile:
+        """Write what a slot holds to a file in `slot_save_path`, as llama-server does; a busy slot is waited for.
+
+        Raises `InvalidRequest`: no such slot, or no plain name; `NotSupported`: there is no such folder; `ServerError`: the disk is full.
+        """
+        number, name = slot_of(slot), text_of(filename, "filename")
+        await self._loaded()
+        with single_errors():
+            return await self._host.save_slot(self.alias, number, name)
+
+    async def restore_slot(self, slot: int, filename: str) -> SlotFile:
+        """Let a slot hold what is in the file; a prompt that begins with it goes on from there (`id_slot`).
+
+        Raises `InvalidRequest`: it cannot, and holds what it held; `NotSupported`.
+        """
+        number, name = slot_of(slot), text_of(filename, "filename")
+        await self._loaded()
+        with single_errors():
+            return await self._host.restore_slot(self.alias, number, name)
+
+    async def erase_slot(self, slot: int) -> int:
+        """Forget what a slot holds; how many tokens that were.  Raises `InvalidRequest`, `NotSupported`."""
+        number = slot_of(slot)
+        await self._loaded()
+        with single_errors():
+            return await self._host.erase_slot(self.alias, number)
 
     def _options(self, wishes: Wishes) -> Options:
         """Asked before the wait for the model, for what is wrong, and again after it, when the file's own defaults are known."""

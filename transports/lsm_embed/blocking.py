@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self, Unpack, cast
 
-from lsm.api import ModelInfo
+from lsm.api import ModelInfo, SlotFile
 from lsm_embed.answer import Answer, Tokens, Vectors
 from lsm_embed.arguments import Messages, Prompt
 from lsm_embed.async_models import AsyncModel, AsyncModels, AsyncStream, OpenHost, serve
@@ -123,6 +123,24 @@ class Model:
     def rank(self, query: str, documents: Sequence[str]) -> Vectors:
         """How well each document answers the query: scores, float32 of shape [n], larger is better.  Needs `rerank`."""
         return self._portal.call(lambda: self._model.rank(query, documents))
+
+    def save_slot(self, slot: int, filename: str) -> SlotFile:
+        """Write what a slot holds to a file in `slot_save_path`, as llama-server does; a busy slot is waited for.
+
+        Raises `InvalidRequest`: no such slot, or no plain name; `NotSupported`: there is no such folder; `ServerError`: the disk is full.
+        """
+        return self._portal.call(lambda: self._model.save_slot(slot, filename))
+
+    def restore_slot(self, slot: int, filename: str) -> SlotFile:
+        """Let a slot hold what is in the file; a prompt that begins with it goes on from there (`id_slot`).
+
+        Raises `InvalidRequest`: it cannot, and holds what it held; `NotSupported`.
+        """
+        return self._portal.call(lambda: self._model.restore_slot(slot, filename))
+
+    def erase_slot(self, slot: int) -> int:
+        """Forget what a slot holds; how many tokens that were.  Raises `InvalidRequest`, `NotSupported`."""
+        return self._portal.call(lambda: self._model.erase_slot(slot))
 
     def tokenize(self, text: str, *, add_special: bool = False, parse_special: bool = True) -> Tokens:
         """Token ids, int32 of shape [n].  `add_special` puts the model's BOS in front if it wants one."""
