@@ -24,9 +24,8 @@ GREEDY: dict[str, Any] = {"max_tokens": 4, "temperature": 0, "ignore_eos": True,
 def test_a_slot_with_an_image_survives_its_program(tmp_path: Path) -> None:
     """S31: saved by one door, restored by the next, blocking and on trio: the prompt is found, and the answer the same."""
     model, projector = tiny_models.write_llama(tmp_path / "eyes.gguf"), tiny_projectors.write_llava(tmp_path / "mmproj.gguf")
-    settings: dict[str, Any] = {
-        "mmproj_paths": [str(projector)], "n_ctx": 256, "n_parallel": 2, "threads": 1, "arena": tmp_path / "arena", "slot_save_path": tmp_path,
-    }  # fmt: skip
+    settings: dict[str, Any] = {"mmproj_paths": [str(projector)], "slot_save_path": tmp_path, "arena": tmp_path / "arena"}
+    settings |= {"n_ctx": 256, "n_parallel": 2, "threads": 1}
 
     def prompt(facts: Any) -> MediaPrompt:
         return MediaPrompt(f"look: {facts.media_marker} what is it?", (png(),))
