@@ -38,6 +38,7 @@ from specs.worlds.token_symmetry import canonical
 LINE = {2: (5_668, 29_556), 3: (271_756, 1_988_098), 4: (13_344_190, 125_984_758)}
 
 CHECKPOINT_STATES = 1_814  # of one slot and its snapshots; both must count so many
+GUESSED_STATES = 3_046  # the same, shorter prompts, and guesses behind the answer's token
 STORED_STATES = 3_422  # the same, shorter prompts, and one of them in host memory
 # Of an encoder and two requests, by scenario: the name, SPIN's defines, and the states that both must count.
 ENCODERS = {
@@ -332,6 +333,10 @@ CLAIMS = (
     Claim(
         "snapshots, 1 slot, and a prompt in host memory", "S6 S11 D.2",
         partial(checkpoints_are_explored, checkpoints.Scenario(length=2, stash=True), STORED_STATES), slow=True,
+    ),
+    Claim(
+        "snapshots, 1 slot, and guesses of a draft model", "S19 S22",
+        partial(checkpoints_are_explored, checkpoints.Scenario(length=2, guesses=True), GUESSED_STATES), slow=True,
     ),
     *(Claim(f"encoder that {name}", "S5", partial(encoder_is_explored, scenario, n)) for scenario, (name, _, n) in ENCODERS.items()),
     *(

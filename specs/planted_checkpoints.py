@@ -38,4 +38,9 @@ CHECKPOINTS = (
                    mistake="an entry comes back without its snapshots", stash=True),
     in_checkpoints("a cached prompt that cannot be put back leaves its rubbish", "F6", HOLDS, 5,
                    mistake="an entry that cannot be put back leaves its rubbish", stash=True),
+    in_checkpoints("wrong guesses stay in the memory", "S19", HOLDS, 2, mistake="wrong guesses stay in the memory", guesses=True),
+    in_checkpoints("what left the memory with a wrong guess is not decoded again", "S19", HOLDS, 2,
+                   mistake="what left with a wrong guess is not decoded again", guesses=True),
+    in_checkpoints("the memory of the draft model is ahead of its target's", "S22", "guesses are made from the slot's text", 4,
+                   mistake="the draft model goes on behind what the slot has forgotten", guesses=True),
 )  # fmt: skip

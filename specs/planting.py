@@ -121,11 +121,12 @@ def in_slots(
 
 
 def in_checkpoints(
-    name: str, about: str, claim: str, steps: int, table: Machine = CHECKPOINT, mistake: str = "", stash: bool = False
-) -> Mistake:
-    """With one slot and its snapshots, and perhaps a prompt in host memory.  What lasts for ever does so without faults."""
-    length = 2 if stash else 4
-    scenario = checkpoints.Scenario(length=length, mistake=mistake, faults=claim in checkpoints_claims.INVARIANTS, stash=stash)
+    name: str, about: str, claim: str, steps: int, table: Machine = CHECKPOINT, mistake: str = "", *,
+    stash: bool = False, guesses: bool = False
+) -> Mistake:  # fmt: skip
+    """With one slot and its snapshots, and perhaps a prompt in host memory, or guesses.  What lasts for ever does so without faults."""
+    length, faults = 2 if stash or guesses else 4, claim in checkpoints_claims.INVARIANTS
+    scenario = checkpoints.Scenario(length=length, mistake=mistake, faults=faults, stash=stash, guesses=guesses)
     return Mistake(
         name, about, claim, steps, "snapshots",
         lambda: search(CHECKPOINTS_CLAIMS, claim, checkpoints.initial(scenario), checkpoints.World(scenario, table).successors),

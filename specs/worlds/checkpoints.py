@@ -29,6 +29,7 @@ class Scenario:
     n_max: int = 2  # snapshots
     faults: bool = True  # copies and decodes fail
     stash: bool = False  # host memory has room for one prompt of a slot
+    guesses: bool = False  # an answer's token has a guess behind it, made by a draft model with a memory of its own
     mistake: str = ""  # of the world, not of the table: see specs/planted_checkpoints.py
 
 
@@ -47,6 +48,7 @@ class Memory(NamedTuple):
     prompt: str = ""  # of the request under way; nothing: the slot is idle
     away: bool = False  # not in device memory
     stash: tuple[Stored, ...] = ()  # in host memory, at most one
+    drafted: str = ""  # what the memory of the draft model is of
     whole: str = ""  # the last prompt, if it was decoded whole and its snapshot was not refused
     wrong: str = ""  # what must not happen
 
@@ -199,6 +201,36 @@ class World:
         whole = "" if memory.whole == UNKNOWN else memory.prompt
         done = memory._replace(prompt="", whole=whole)
         yield from (_with(done, token) for token in ("", *LETTERS))
+        if self.scenario.guesses:
+            for token, guess, fault in product(LETTERS, LETTERS, (False, True) if self.scenario.faults else (False,)):
+                guessed = self._guessed(done, token, guess)
+                yield guessed
+                yield self._taken_back(guessed, done, token, fault)
+
+    # ---- guesses
+
+    def _guessed(self, memory: Memory, token: str, guess: str) -> Memory:
+        """The draft model's memory is cut to what the text begins with, the rest is decoded; then both models decode the guess."""
+        text = memory.believed + token
+        n_kept = common(memory.drafted, text)
+        if self.scenario.mistake == "the draft model goes on behind what the slot has forgotten":
+            n_kept = min(len(memory.drafted), len(text))
+        drafted = memory.drafted[:n_kept] + text[n_kept:]
+        if drafted != text:
+            memory = memory._replace(wrong="a guess is made from another text")
+        return _with(memory._replace(drafted=drafted + guess), token + guess)
+
+    def _taken_back(self, memory: Memory, before: Memory, token: str, fault: bool) -> Memory:
+        """The guess was wrong: the memory goes back to the snapshot of before the batch, as a prompt would, and decodes the token again."""
+        text = before.believed + token
+        if self.scenario.mistake == "wrong guesses stay in the memory":
+            return memory._replace(believed=text)
+        marked = tuple(sorted({*memory.kept, (len(before.believed), before.recurrent)}))
+        back = self._matched(memory._replace(kept=marked), len(text), len(text) + 1, fault)
+        kept = tuple(entry for entry in back.kept if entry in memory.kept)
+        lost = "" if self.scenario.mistake == "what left with a wrong guess is not decoded again" else text[len(back.believed) :]
+        whole = "" if fault else back.whole  # its snapshots went, too
+        return _with(back._replace(kept=kept, whole=whole), lost)._replace(believed=text)
 
     # ---- the rest
 

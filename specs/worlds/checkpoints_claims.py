@@ -18,6 +18,7 @@ INVARIANTS: dict[str, Predicate[Memory]] = {
     "the memory is looked at only when it is on the device": lambda m: "away" not in m.wrong,
     "a prompt resumes where a snapshot was due": lambda m: "too far" not in m.wrong,
     "a snapshot that is of the prompt is not dropped": lambda m: "dropped" not in m.wrong,
+    "guesses are made from the slot's text": lambda m: "guess" not in m.wrong,
     "what is in the memory is of the prompt": lambda m: not m.prompt or m.prompt.startswith(m.believed),
     "the memory holds what the slot believes": lambda m: m.believed == m.cells == m.recurrent,
     "a snapshot is of what it says, and of the slot": _are_of_the_slot,
