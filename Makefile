@@ -10,7 +10,7 @@ BUILT_FROM := pyproject.toml $(shell find cffi_build -type f -not -path '*/__pyc
 TYPED := src/lsm/machines src/lsm/arena src/lsm/config src/lsm/api.py src/lsm/errors.py src/lsm/values.py src/lsm/models.py \
          src/lsm/doctor.py src/lsm/tuning.py src/lsm/keeping.py src/lsm/speculating.py src/lsm/batching.py src/lsm/verify transports/lsm_cli
 
-.PHONY: run test test-vulkan models docs clean
+.PHONY: run test test-vulkan peer models docs clean
 .NOTPARALLEL:
 
 run: $(VENV)/installed models
@@ -31,6 +31,10 @@ $(VENV)-vulkan/installed: $(BUILT_FROM)
 	test -x $(VENV)-vulkan/bin/python || $(PYTHON) -m venv $(VENV)-vulkan
 	CMAKE_ARGS="-DGGML_VULKAN=on $(CMAKE_ARGS)" $(VENV)-vulkan/bin/python -m pip install --disable-pip-version-check --editable '.[test]'
 	@touch $@
+
+# Optional: llama-server of the pinned source, for tests/differential and tests/bench.
+peer: $(VENV)/installed-for-tests
+	@$(BIN)/python -m tests.peer
 
 models: $(VENV)/installed
 	@$(BIN)/lsm pull $(MODELS)

@@ -12,7 +12,7 @@ import re
 import sys
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from . import guard
@@ -98,8 +98,8 @@ def _problem(path: Path, digest: str) -> str:
         return "missing"
 
 
-def unpack(archive: Path, sha256: str, destination: Path) -> None:
-    """Unpack the needed files of the archive into `destination`, after checking the archive's hash.
+def unpack(archive: Path, sha256: str, destination: Path, wanted: Callable[[str], bool] = is_needed) -> None:
+    """Unpack the wanted files of the archive into `destination`, after checking the archive's hash.
 
     Raises:
         SourceError: the archive is not the pinned one.
@@ -110,13 +110,13 @@ def unpack(archive: Path, sha256: str, destination: Path) -> None:
     prefix = archive.name.removesuffix(".tar.gz") + "/" + MEMBER_ROOT
     with tarfile.open(archive) as tar:
         for member in tar:
-            if member.name.startswith(prefix) and is_needed(member.name.removeprefix(prefix)):
+            if member.name.startswith(prefix) and wanted(member.name.removeprefix(prefix)):
                 member.name = member.name.removeprefix(prefix)
                 tar.extract(member, destination, filter="data")
 
 
-def fetch(destination: Path) -> None:
-    """Download the pinned archive through pip (its index, proxy and certificate settings apply) and unpack it."""
+def fetch(destination: Path, wanted: Callable[[str], bool] = is_needed) -> None:
+    """Download the pinned archive through pip (its index, proxy and certificate settings apply) and unpack what is wanted of it."""
     requirement, sha256, _ = pinned_requirement()
     with tempfile.TemporaryDirectory(dir=destination.parent) as scratch:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
@@ -127,7 +127,7 @@ def fetch(destination: Path) -> None:
                 "unpack that source distribution elsewhere and set LSM_LLAMA_CPP_DIR to its vendor/llama.cpp."
             )
         (archive,) = Path(scratch).glob("*.tar.gz")
-        unpack(archive, sha256, destination)
+        unpack(archive, sha256, destination, wanted)
 
 
 def pip_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -24,10 +24,14 @@ SCHEMA = {
 
 @dataclass(frozen=True)
 class Case:
-    """One request.  `compare`: what of the two answers must be equal; "validity": each must be JSON, for the servers' grammars differ."""
+    """One request.  `compare`: what of the two answers must be equal.
+
+    "answer": tokens, end, counts; "probabilities": also how likely they were; "whole": everything; "slot": the counts of a slot's file;
+    "validity": nothing, but each must be JSON, for the servers' grammars differ.
+    """
 
     name: str
-    body: Mapping[str, Any]
+    body: Any
     path: str = "/completion"
     compare: str = "answer"
 

@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,9 @@ class Peer:
 
 
 @contextmanager
-def both(model: Path, arena: Path, *flags: str) -> Iterator[tuple[Server, Peer]]:
-    """(ours, theirs), serving the same file with `flags` besides those that make them comparable."""
-    with Server(arena, model, "same", *SAME, *flags) as ours, theirs(model, *SAME, *flags) as peer:
+def both(model: Path, arena: Path, *flags: str, their_flags: Sequence[str] | None = None) -> Iterator[tuple[Server, Peer]]:
+    """(ours, theirs), serving the same file with `flags` besides those that make them comparable.  `their_flags`: instead of these."""
+    with Server(arena, model, "same", *SAME, *flags) as ours, theirs(model, *SAME, *(their_flags or flags)) as peer:
         yield ours, peer
 
 

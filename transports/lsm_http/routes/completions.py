@@ -45,7 +45,7 @@ async def respond(context: Context, body: Generation, answer: Answer, format: Fo
 def prompt_of(prompt: Any, n_vocab: int, context: Context, alias: str) -> str | tuple[int, ...] | MediaPrompt:
     """A text; token ids; texts and ids mixed; a text with images and sound; or a list with one of these."""
     match prompt:
-        case None | "" | []:
+        case None | []:
             raise InvalidRequest("must not be empty", "prompt")
         case str():
             return prompt
