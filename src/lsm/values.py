@@ -5,7 +5,7 @@ Names and defaults follow llama-server (requirements B.2, C.4), so that a value 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -302,3 +302,5 @@ class SlotInfo:
     has_new_line: bool = False  # the answer has one so far
     is_speculative: bool = False  # guesses are made for it
     options: Options | None = None
+    prompt: Sequence[int] = field(default=(), compare=False, repr=False)  # token ids; negative where media stand
+    written: Sequence[str] = field(default=(), compare=False, repr=False)  # pieces of the answer; grows while there is more

@@ -207,3 +207,12 @@ def test_a_slot_that_was_put_away_is_saved_as_it_was() -> None:
     bench.answer("c", [20, 21, 22], max_tokens=1, id_slot=1)
     ask(bench, EraseSlot("erase", 0))
     assert content_of(bench).held.tokens.tolist() == []
+
+
+def test_a_slot_tells_what_was_asked_and_answered() -> None:
+    """B.1: `prompt` and `generated` of /slots, of the request in it or of the last one."""
+    bench = Bench()
+    text, _ = bench.answer("a", PROMPT, max_tokens=3, id_slot=0)
+    told, other = bench.scheduler.slots()[:2]
+    assert list(told.prompt) == list(PROMPT) and "".join(told.written) == text
+    assert list(other.prompt) == list(other.written) == []

@@ -144,7 +144,8 @@ class ScriptedHost(ScriptedSlotFiles):
         n_cached = len(it.cached)
         return (
             SlotInfo(id=0, n_ctx=N_CTX, state=it.slot_state, request_id=it.request_id, n_prompt_tokens=n_cached,
-                     n_prompt_tokens_processed=n_cached, n_prompt_tokens_cache=0, n_decoded=0, options=it.options),
+                     n_prompt_tokens_processed=n_cached, n_prompt_tokens_cache=0, n_decoded=0, options=it.options,
+                     prompt=it.cached, written=("so ", "be it")),
         )  # fmt: skip
 
     def state(self) -> dict[str, Any]:

@@ -49,6 +49,7 @@ class Request:
         self.is_shifted = False  # the beginning of what follows `n_keep` has left the context
         self.finish: Finish | Embedding | None = None
         self.error: LsmError | None = None
+        self.written: list[str] = []  # all text so far
         self._unsent: list[int] = []
         self._unsent_probs: list[TokenProbs] = []
 
@@ -91,6 +92,7 @@ class Request:
         tokens, probs = tuple(self._unsent), tuple(self._unsent_probs)
         self._unsent.clear()
         self._unsent_probs.clear()
+        self.written.append(text)
         return Text(text, tokens, probs, self.index, self.timings() if self.options.timings_per_token else None)
 
     def progress(self) -> Progress:

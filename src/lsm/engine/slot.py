@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import cast
+
 import numpy as np
 
 from lsm.engine.batch import Work
@@ -137,4 +140,6 @@ class Slot:
             has_new_line=request.has_new_line if request else False,
             options=request.options if request else None,
             is_speculative=is_speculative,
+            prompt=cast(Sequence[int], request.prompt) if request else (),
+            written=request.written if request else (),
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from lsm.values import Options
 from tests.transports.http.served import served
 
 
@@ -53,3 +54,15 @@ async def test_without_a_folder_it_is_not_supported(client: httpx.AsyncClient) -
     response = await client.post("/slots/0?action=erase")
     assert (response.status_code, response.json()["error"]["type"]) == (501, "not_supported_error")
     assert "--slot-save-path" in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("value", ["1", "0", "", "yes"])
+async def test_texts_are_shown_only_on_demand(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B.1: `prompt` and `generated` only with LLAMA_SERVER_SLOTS_DEBUG; media are left out of the prompt."""
+    monkeypatch.setenv("LLAMA_SERVER_SLOTS_DEBUG", value)
+    async with served(models=("one.gguf",)) as server, server.client() as client:
+        it = server.host.scripted("one")
+        it.cached, it.options = [104, -7, 105], Options()
+        [slot] = (await client.get("/slots")).json()
+    texts = {name: slot.get(name) for name in ("prompt", "generated")}
+    assert texts == ({"prompt": "hi", "generated": "so be it"} if value == "1" else dict.fromkeys(texts))

@@ -5,6 +5,7 @@ POST /slots/{id_slot}?action=save|restore|erase: a slot into a file of `--slot-s
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from starlette.requests import Request
@@ -24,10 +25,19 @@ def make_routes(context: Context) -> list[Route]:
     async def slots(request: Request) -> Response:
         if not context.settings.slots:
             raise NotSupported("This server does not support slots endpoint. Start it with `--slots`")
-        shown = [_slot(alias, slot) for alias in _aliases(context, request) for slot in context.host.slots(alias)]
+        shown = [_slot(alias, slot) | _texts(alias, slot) for alias in _aliases(context, request) for slot in context.host.slots(alias)]
         if request.query_params.get("fail_on_no_slot") and all(slot["is_processing"] for slot in shown):
             raise Unavailable("no slot available")
         return json_response(shown)
+
+    shows_texts = _number(os.environ.get("LLAMA_SERVER_SLOTS_DEBUG", "")) != 0
+
+    def _texts(alias: str, slot: SlotInfo) -> dict[str, str]:
+        """What was asked and answered: other people's, so only where the server's owner looks for a mistake."""
+        if slot.options is None or not shows_texts:
+            return {}
+        prompt = [int(token) for token in slot.prompt if token >= 0]
+        return {"prompt": context.host.detokenize(alias, prompt), "generated": "".join(slot.written)}
 
     async def act(request: Request) -> Response:
         if context.settings.keeping.slot_save_path is None:
@@ -46,6 +56,11 @@ def make_routes(context: Context) -> list[Route]:
         return json_response(_restored(await context.host.restore_slot(model, slot, body.filename)))
 
     return [Route("/slots", slots), Route("/slots/{id_slot}", act, methods=["POST"])]
+
+
+def _number(text: str) -> int:
+    """0 for what is none."""
+    return int(text) if text.isascii() and text.removeprefix("-").isdecimal() else 0
 
 
 def _slot_id(request: Request) -> int:
