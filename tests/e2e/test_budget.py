@@ -46,7 +46,7 @@ def peak_of(read: Callable[[], int]) -> Iterator[list[int]]:
 
 
 def test_a_budget_that_holds_both_moves_nothing(start: Start) -> None:
-    """Issue 4: two models stay in device memory together when what they need fits: 30 alternating requests, no move."""
+    """S10: two models stay in device memory together when what they need fits: 30 alternating requests, no move."""
     a, b = start("smollm2", "--vram-budget", "2GiB"), start("gemma3", "--vram-budget", "2GiB")
     before = [(server.state()["counters"], device_bytes(server)) for server in (a, b)]
     for n in range(15):

@@ -216,7 +216,7 @@ def test_an_encoder_that_does_not_even_fit_alone_fails_its_request(files: Callab
 def test_a_failed_allocation_anywhere_in_a_window_is_survived(
     allocation: int, files: Callable[[str], tuple[Path, Path]], owner: int
 ) -> None:
-    """Issue of device memory: each allocation in turn; what fits beside the weights falls back to their place."""
+    """S5: each allocation in turn; what fits beside the weights falls back to their place."""
     with bench(files("llava"), owner) as made:
         expected = made.answer(f"hello {MARKER}", png(), cache_prompt=False)
         lib.lsm_device_fail_at(lib.LSM_FAULT_MAP, allocation)

@@ -203,7 +203,7 @@ def test_devices_are_checked(files: Callable[[str], tuple[Path, Path]], owner: i
 
 
 def test_a_replaced_file_is_noticed_before_it_is_read(files: Callable[[str], tuple[Path, Path]], owner: int, tmp_path: Path) -> None:
-    """Issue of the shadow: the file is the copy, so it must be the same one."""
+    """S24: the file is the copy, so it must be the same one."""
     path = tmp_path / "mmproj.gguf"
     path.write_bytes(files("llava")[1].read_bytes())
     with Model.load(files("llava")[0], owner) as model:

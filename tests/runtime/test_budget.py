@@ -219,7 +219,7 @@ async def test_room_is_refused_while_somebody_moves_memory(autojump_clock: Clock
 
 
 async def test_the_state_shows_who_has_what_and_who_is_asked(autojump_clock: Clock, house: House) -> None:
-    """Issue 4: the budget is reported."""
+    """S10: the budget is reported."""
     from lsm.runtime.state import document
 
     budget(house, ONE + KV)

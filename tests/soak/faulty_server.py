@@ -38,8 +38,8 @@ def lose_a_cell() -> None:
     """After a wake, one token of the running sequence is missing in the KV cache."""
     restore = EngineThread._restore
 
-    def faulty(self: EngineThread) -> None:
-        restore(self)
+    def faulty(self: EngineThread, with_encoder: bool) -> None:
+        restore(self, with_encoder)
         context = self._engine._context
         assert context is not None
         context.seq_rm(0, 1, 2)

@@ -73,7 +73,7 @@ def test_a_server_that_is_gone_without_a_kill_is_an_error() -> None:
 
 
 def test_a_server_that_was_killed_meanwhile_is_none() -> None:
-    """Issue, real soak: errors other than those of killed servers."""
+    """Real soak: errors other than those of killed servers."""
     with answering(saying(b"")) as url:
         pass
     node, book, end = FakeNode(url), Book(), threading.Event()
@@ -117,7 +117,7 @@ def test_a_stream_is_compared_like_a_whole_answer() -> None:
 
 
 def test_one_wrong_token_is_seen() -> None:
-    """Issue, real soak: token for token."""
+    """Real soak: token for token."""
     node, book = FakeNode(""), Book()
     node.answers[QUESTION] = " w1 w2"
     check(node, QUESTION, " w1 w2", book)

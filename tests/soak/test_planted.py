@@ -17,7 +17,7 @@ JUDGES = {"keep_weights": {DOUBLE, ALONE}, "lose_a_cell": {WRONG}, "forget_deman
 
 @pytest.mark.parametrize("mistake", JUDGES)
 def test_a_planted_mistake_is_caught(mistake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue, real soak: each judge (memory, tokens, patience, trace) finds what is there for it to find."""
+    """Real soak: each judge (memory, tokens, patience, trace) finds what is there for it to find."""
     if mistake == "forget_demand":
         monkeypatch.setattr(clients, "PATIENCE_S", 4.0)
     report = soak(tmp_path, servers=2, handoffs=15, seconds=8, seed=1, program=("-m", "tests.soak.faulty_server", mistake))

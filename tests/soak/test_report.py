@@ -20,7 +20,7 @@ def report(*violations: tuple[str, str]) -> Report:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_violation_fails(kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Issue, real soak: exit code, seed."""
+    """Real soak: exit code, seed."""
     monkeypatch.setattr(command, "soak", lambda folder, *_: report((kind, "this happened")))
     monkeypatch.setattr("sys.argv", ["soak", "--servers", "2", "--seed", "7"])
     assert command.main() == 1

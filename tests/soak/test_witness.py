@@ -87,13 +87,13 @@ def watched(arena: Path, *pids: int) -> tuple[set[str], set[int]]:
 
 
 def test_memory_without_the_token_is_seen(arena: Path) -> None:
-    """Issue, real soak: a witness that reads /proc only."""
+    """Real soak: a witness that reads /proc only."""
     with hoarder("", 100) as pid:
         assert watched(arena, pid) == ({ALONE}, {pid})
 
 
 def test_two_with_memory_are_seen(arena: Path) -> None:
-    """Issue, real soak: double residency; the one who has it without the token may be seen first, before the other is watched."""
+    """Real soak: double residency; the one who has it without the token may be seen first, before the other is watched."""
     with hoarder(str(arena / "token.lock"), 100) as holder, hoarder("", 100) as other:
         kinds, seen = watched(arena, holder, other)
         assert DOUBLE in kinds and seen == {holder, other}

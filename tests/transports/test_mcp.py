@@ -40,7 +40,7 @@ async def client() -> AsyncIterator[Any]:
     from mcp import Client
 
     host = ScriptedHost([ScriptedModel("echo")])
-    async with Client(build_server(AsyncModels(host, Settings().options)), mode="legacy") as client:
+    async with Client(build_server(AsyncModels(host, Settings())), mode="legacy") as client:
         yield client
 
 
@@ -220,12 +220,12 @@ def test_messages_name_this_program_and_not_the_server(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Part 4 of first light: whoever follows a message of lsm-mcp ends in the help of lsm-mcp."""
-    assert command.main([*FLAGS, "--colour", "3"], open_host=open_scripted_host) == 1
-    assert capsys.readouterr().err == "lsm-mcp: --colour is not known; see lsm-mcp --help\n"
-    monkeypatch.setenv("LLAMA_ARG_COLOUR", "3")
+    assert command.main([*FLAGS, "--xyzzy", "3"], open_host=open_scripted_host) == 1
+    assert capsys.readouterr().err == "lsm-mcp: --xyzzy is not known; see lsm-mcp --help\n"
+    monkeypatch.setenv("LLAMA_ARG_XYZZY", "3")
     monkeypatch.setattr(command, "_serve", lambda *_: None)
     assert command.main(FLAGS, open_host=open_scripted_host) == 0
-    assert "LLAMA_ARG_COLOUR is set, but lsm-mcp has no such setting: ignored" in caplog.text
+    assert "LLAMA_ARG_XYZZY is set, but lsm-mcp has no such setting: ignored" in caplog.text
 
 
 def test_without_the_sdk_the_command_names_the_remedy(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

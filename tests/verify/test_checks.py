@@ -141,7 +141,7 @@ def test_memory_without_the_token_is_found_together() -> None:
 def test_work_while_asleep_is_found_together() -> None:
     """S6: nothing looks at the memory before it is back."""
     scribe = Scribe()
-    scribe.take(0, 1, "slot", "assign", subject="a/slot 0")
+    scribe.take(0, 1, "slot", "assign", subject="a/slot 0", lead=True)
     assert story(scribe, "together").what == "'a' of process 1 decodes while asleep, with its memory absent"
 
 
