@@ -148,7 +148,11 @@ def _settle(nodes: list[Node], book: Book) -> None:
             except (httpx.HTTPError, AssertionError) as error:
                 book.violation(STRANDED, f"{node.alias}, after the last disturbance: {error}")
     for node in nodes:
-        grown = node.measure_cold() - node.cold_bytes
+        try:
+            grown = node.measure_cold() - node.cold_bytes
+        except httpx.HTTPError as error:
+            book.violation(STRANDED, f"{node.alias}, told to sleep: {error}")
+            continue
         if grown > WEIGHT_BYTES / 4:
             book.violation(ERROR, f"{node.alias}: asleep, it has {grown} bytes more in memory than at first")
 
