@@ -87,6 +87,28 @@ def write_llama(path: Path, *, seed: int = 1, kind: gguf.GGMLQuantizationType = 
     return path
 
 
+def write_small_beside(model: Path, path: Path, *, seed: int = 8) -> Path:
+    """A random model with the vocabulary of a real one."""
+    reader = gguf.GGUFReader(model)
+    n_embd, n_ff, n_vocab = 64, 128, len(reader.fields["tokenizer.ggml.tokens"].data)
+    w = Writer(path, "llama", seed)
+    _copy_fields(reader, w.gguf, "tokenizer.")
+    w.gguf.add_context_length(4096)
+    w.gguf.add_embedding_length(n_embd)
+    w.gguf.add_block_count(1)
+    w.gguf.add_feed_forward_length(n_ff)
+    w.gguf.add_head_count(1)
+    w.gguf.add_layer_norm_rms_eps(1e-5)
+    w.gguf.add_rope_dimension_count(n_embd)
+    w.matrix("token_embd.weight", n_vocab, n_embd, scale=1.0)
+    w.norm("output_norm.weight", n_embd)
+    w.matrix("output.weight", n_vocab, n_embd)
+    _attention(w, "blk.0.", n_embd, n_embd, n_embd, F16)
+    _feed_forward(w, "blk.0.", n_embd, n_ff, F16)
+    w.close()
+    return path
+
+
 def write_gemma3(path: Path, *, seed: int = 2, window: int = 16) -> Path:
     """Sliding windows in five layers of six, and a token embedding that is also the output matrix."""
     n_embd, n_ff, head, n_heads, n_kv_heads, n_layer = 128, 256, 64, 2, 1, 6
@@ -226,9 +248,9 @@ def split(path: Path, directory: Path, *, n_files: int) -> list[Path]:
     return paths
 
 
-def _copy_fields(reader: gguf.GGUFReader, writer: gguf.GGUFWriter) -> None:
+def _copy_fields(reader: gguf.GGUFReader, writer: gguf.GGUFWriter, prefix: str = "") -> None:
     for field in reader.fields.values():
-        if field.name.startswith("GGUF.") or field.name == "general.architecture":
+        if field.name.startswith("GGUF.") or field.name == "general.architecture" or not field.name.startswith(prefix):
             continue
         element = field.types[-1] if field.types[0] is gguf.GGUFValueType.ARRAY else None
         writer.add_key_value(field.name, field.contents(), field.types[0], sub_type=element)

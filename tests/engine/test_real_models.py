@@ -11,9 +11,11 @@ import pytest
 
 from lsm.engine.engine import Engine
 from lsm.engine.prefix import common_prefix
+from lsm.speculating import Speculating
 from lsm.values import Sampling
 from tests.engine.loaded import GREEDY, loaded, run, step_through, submit
 from tests.engine.scripted import result, texts, tokens
+from tests.tiny_models import write_small_beside
 
 NAMES = ("smollm2", "gemma3")
 PROMPTS = ("Once upon a time", "The capital of France is", "def fibonacci(n):", "Q: What is two plus two?\nA:")
@@ -124,3 +126,20 @@ def test_the_models_speak(real_model: Find, owner: int) -> None:
         prompt = engine.vocab.tokenize("The capital of France is", True, True)
         submit(engine, "a", np.asarray(prompt), Sampling(temperature=0), max_tokens=4)
         assert "Paris" in texts(run(engine), "a")
+
+
+@pytest.mark.slow
+def test_a_random_draft_changes_no_token(real_model: Find, owner: int, tmp_path: Path) -> None:
+    """S19, S22: SmolLM2 beside a random model of its vocabulary, which is hardly ever right."""
+    target = real_model("smollm2")
+    draft = write_small_beside(target, tmp_path / "draft.gguf")
+    with loaded(target, owner, flash_attn="off") as engine:
+        submit(engine, "plain", PROMPTS[0], GREEDY, max_tokens=12)
+        plain = tokens(run(engine), "plain")
+    speculating = Speculating(draft_model=draft, types=("ngram-simple", "draft-simple"), ngram_simple_size_n=1, ngram_simple_size_m=3)
+    with loaded(target, owner, owner + 1_000_000, flash_attn="off", speculating=speculating) as engine:
+        submit(engine, "guessed", PROMPTS[0], GREEDY, max_tokens=12)
+        outputs = run(engine)
+    assert tokens(outputs, "guessed") == plain
+    timings = result(outputs, "guessed")[1].timings
+    assert timings.draft_n > timings.draft_n_accepted
