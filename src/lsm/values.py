@@ -18,6 +18,8 @@ StopType = Literal["eos", "word", "limit", "none"]
 SAMPLERS_DEFAULT = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
 SAMPLERS = (*SAMPLERS_DEFAULT, "infill", "adaptive_p")
 
+FLOAT32_MAX = 2.0**128 - 2.0**104  # what llama.cpp computes with: a larger number is infinite there
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:

@@ -38,6 +38,13 @@ def test_defaults_are_those_of_llama_server() -> None:
     assert settings.warnings == ()
 
 
+def test_a_small_step_is_one_computation() -> None:
+    """C.2: llama.cpp computes no more at once than a step has; only what was asked for can contradict."""
+    assert (parse("-b", "64").n_batch, parse("-b", "64").n_ubatch) == (64, 64)
+    assert parse("-b", "2048").n_ubatch == 512 and parse("-b", "64", "-ub", "32").n_ubatch == 32
+    assert refusal("-b", "64", "-ub", "128").startswith("--ubatch-size 128 is larger than --batch-size 64")
+
+
 def test_several_models_with_their_names_in_order() -> None:
     """C.1, C.6: -m is repeatable; -a names them in the same order, repeated or with commas."""
     wanted = (ModelSource(Path("a.gguf"), "one"), ModelSource(Path("b.gguf"), "two"))

@@ -41,6 +41,7 @@ def test_control_vectors_and_their_layers() -> None:
         (("--lora", "a.gguf,"), "--lora"),
         (("--lora-scaled", "a.gguf"), "a.gguf:0.5"),
         (("--lora-scaled", "a.gguf:nan"), "a.gguf:0.5"),
+        (("--lora-scaled", "a.gguf:1e39"), "a.gguf:0.5"),
         (("--lora-scaled", ":1"), "a.gguf:0.5"),
         (("--control-vector-scaled", "a.gguf:x"), "a.gguf:0.5"),
         (("--control-vector", "a.gguf", "--control-vector-layer-range", "3"), "needs a value"),

@@ -26,7 +26,10 @@ def test_those_that_are_not_named_act_no_longer() -> None:
     assert [adapter.scale for adapter in with_scales(TWO, {})] == [0.0, 0.0]
 
 
-@pytest.mark.parametrize(("scales", "message"), [({2: 1.0}, "0 to 1"), ({-1: 1.0}, "0 to 1"), ({0: math.inf}, "finite")])
+@pytest.mark.parametrize(
+    ("scales", "message"),
+    [({2: 1.0}, "0 to 1"), ({-1: 1.0}, "0 to 1"), ({0: math.inf}, "finite"), ({0: math.nan}, "finite"), ({0: 1e39}, "single precision")],
+)
 def test_what_cannot_be_is_refused(scales: dict[int, float], message: str) -> None:
     """B.1: with the field and what there is."""
     with pytest.raises(InvalidRequest, match=message):

@@ -47,6 +47,7 @@ class Generation(msgspec.Struct):
     # control and length
     cache_prompt: bool | None = None
     return_tokens: bool | None = None
+    response_fields: list[str] | None = None  # of the native routes
     id_slot: int | None = None
     t_max_predict_ms: int | None = None
     n_predict: int | None = None
@@ -169,18 +170,35 @@ class AdapterScale(msgspec.Struct):
 
 Body = TypeVar("Body")
 PATH = re.compile(r"^(?P<what>.*) - at `\$\.?(?P<path>[^`]*)`$", re.DOTALL)
+LARGEST_EXACT = 2**53  # up to here a float tells which whole number was meant
+MAX_REREAD_BYTES = 2**20  # so that nobody waits for the numbers of one body
 
 
 def parse(data: bytes, kind: type[Body]) -> Body:
     """Raises `InvalidRequest`: not JSON, nested too deeply, or a member of the wrong type, which it names."""
     try:
-        return msgspec.json.decode(data, type=kind)
+        return _decoded(data, kind)
     except msgspec.ValidationError as error:
         raise _invalid(str(error)) from None
     except RecursionError:
         raise InvalidRequest("the body is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeError) as error:
         raise InvalidRequest(f"the body is not valid JSON: {error}") from None
+
+
+def _decoded(data: bytes, kind: type[Body]) -> Body:
+    """3.0 is as good as 3 where a whole number is wanted: some languages write every number with a point."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        if "got `float`" not in str(error) or len(data) > MAX_REREAD_BYTES:
+            raise
+    return msgspec.convert(msgspec.json.Decoder(float_hook=_number).decode(data), kind)
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    return int(value) if value.is_integer() and abs(value) <= LARGEST_EXACT else value
 
 
 def _invalid(message: str) -> InvalidRequest:

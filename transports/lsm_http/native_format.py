@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from lsm.api import Finish, Text, TokenProbs
 from lsm_http.logprobs import entries
 from lsm_http.openai_format import Choice, Summary, timings
+
+MISSING = object()
 
 
 @dataclass(slots=True)
@@ -20,6 +22,7 @@ class NativeFormat:
     prompt: str
     settings: dict[str, Any]
     with_tokens: bool = False  # in a whole answer; events have theirs anyway
+    fields: Sequence[str] = ()  # what the end of an answer tells, such as "timings/prompt_n"; none: everything
     end: bytes = b""
     n_predicted: Counter[int] = field(default_factory=Counter)  # of each choice, so far
     with_new_line: set[int] = field(default_factory=set)  # choices
@@ -33,7 +36,8 @@ class NativeFormat:
         content = "".join(text.text for text in texts)
         self._note_new_line(finish.index, content)
         tokens = [token for text in texts for token in text.tokens] if self.with_tokens else []
-        return {**self._last(content, finish), "tokens": tokens, **_probabilities([probs for text in texts for probs in text.probs])}
+        probs = _probabilities([probs for text in texts for probs in text.probs])
+        return self._asked_for({**self._last(content, finish), "tokens": tokens, **probs})
 
     def opening(self, index: int) -> list[dict[str, Any]]:
         return []
@@ -46,7 +50,10 @@ class NativeFormat:
         return {**self._chunk(text.index, text.text, text.tokens), **_probabilities(text.probs)}
 
     def closing(self, finish: Finish, summary: Summary | None) -> list[dict[str, Any]]:
-        return [self._last("", finish)]
+        return [self._asked_for(self._last("", finish))]
+
+    def _asked_for(self, answer: dict[str, Any]) -> dict[str, Any]:
+        return dict(_chosen(self.fields, answer)) if self.fields else answer
 
     def _note_new_line(self, index: int, text: str) -> None:
         if "\n" in text:
@@ -79,3 +86,13 @@ class NativeFormat:
 
 def _probabilities(probs: Sequence[TokenProbs]) -> dict[str, Any]:
     return {"completion_probabilities": entries(probs)} if probs else {}
+
+
+def _chosen(paths: Sequence[str], answer: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Each path of names divided by slashes, whole, and what is there; one that leads nowhere is left out."""
+    for path in paths:
+        value: Any = answer
+        for name in path.split("/"):
+            value = value.get(name, MISSING) if isinstance(value, dict) else MISSING
+        if value is not MISSING:
+            yield path, value

@@ -8,7 +8,7 @@ from typing import Any
 
 from lsm.batching import Batching
 from lsm.config.media import MediaSettings
-from lsm.config.settings import Settings
+from lsm.config.settings import N_UBATCH, Settings
 from lsm.keeping import Keeping
 from lsm.speculating import Speculating
 from lsm.tuning import Computing, Loading, Placing, Steering
@@ -28,7 +28,7 @@ def build_settings(values: Mapping[str, Any]) -> Settings:
         keeping=replace(Keeping(), **_under("keeping.", values)),
         steering=replace(Steering(), **_under("steering.", values)),
         speculating=replace(Speculating(), **_under("speculating.", values)),
-        **_under("", values),
+        **_under("", {"n_ubatch": min(N_UBATCH, values.get("n_batch", N_UBATCH)), **values}),
     )
 
 

@@ -35,6 +35,7 @@ LOG = "Log"
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 SHADOWS = ("file", "pinned", "pageable")
 MAX_SLOTS = 256  # llama.cpp's own limit on sequences
+N_UBATCH = 512  # a smaller --batch-size lowers it
 
 
 def _flat(lists: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
@@ -100,10 +101,10 @@ class Settings:
         "--ubatch-size",
         group=CONTEXT,
         read=Whole(1, 2**20),
-        default=512,
+        default=N_UBATCH,
         env="LLAMA_ARG_UBATCH",
         unit="tokens",
-        help="most tokens in one computation; a longer step is divided",
+        help="most tokens in one computation; a longer step is divided; where not given, no more than --batch-size",
     )
     n_parallel: int = setting(
         "-np",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from math import isfinite
 from pathlib import Path
 
 from lsm.config.readers import OnOff
 from lsm.config.setting import Setting
+from lsm.values import FLOAT32_MAX
 
 ADAPTERS = "LoRA adapters and control vectors"
 MAX_LAYER = 1024
@@ -46,7 +46,7 @@ def _scaled(item: str) -> Scaled:
         scale = float(number)
     except ValueError:
         scale = float("nan")
-    if not name or not colon or not isfinite(scale):
+    if not name or not colon or not abs(scale) <= FLOAT32_MAX:
         raise ValueError("is not a list of files, each with its scale, such as a.gguf:0.5,b.gguf:1")
     return Path(name).expanduser(), scale
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 from lsm.engine import sampling
 from lsm.engine.limits import Limits
 from lsm.engine.outputs import Job
 from lsm.engine.prompt import text_tokens
 from lsm.errors import ContextExceeded, InvalidRequest
+from lsm.values import FLOAT32_MAX
 
 
 def check_job(job: Job, limits: Limits, n_vocab: int) -> None:
@@ -42,8 +41,8 @@ def check_job(job: Job, limits: Limits, n_vocab: int) -> None:
     for id, scale in options.lora or ():
         if not 0 <= id < limits.n_adapters:
             raise InvalidRequest(f"{id} is no LoRA adapter of this model; it has {limits.n_adapters}", "lora")
-        if not math.isfinite(scale):
-            raise InvalidRequest("a scale must be a finite number", "lora")
+        if not abs(scale) <= FLOAT32_MAX:
+            raise InvalidRequest("a scale must be a finite number of single precision", "lora")
     if options.n_cache_reuse > 0 and not limits.can_shift:
         raise InvalidRequest("must be 0: the memory of this model cannot move tokens", "n_cache_reuse")
     sampling.check(options.sampling, n_vocab)

@@ -127,6 +127,23 @@ def test_native_log_probabilities_and_the_seed() -> None:
     assert "completion_probabilities" not in format.text(Text("a", (7,)))
 
 
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        (["content"], {"content": "a b"}),
+        (["timings/prompt_n", "timings/nothing", "content/x", "", "nothing"], {"timings/prompt_n": 2}),
+        (["generation_settings/seed", "stop"], {"generation_settings/seed": 7, "stop": True}),
+        (["nothing"], {}),
+    ],
+)
+def test_an_answer_tells_the_fields_that_are_asked_for(fields: list[str], told: dict[str, object]) -> None:
+    """B.2 response_fields: names by their paths; what is not there is left out; a stream's end has them, its texts are whole."""
+    texts, format = [Text("a", (7,)), Text(" b", (9,))], NativeFormat("m", "hello", {"seed": 7}, fields=fields)
+    assert format.whole([(texts, finish())]) == told
+    assert format.closing(finish(), None) == [{**told, **({"content": ""} if "content" in told else {})}]
+    assert format.text(texts[0])["content"] == "a"
+
+
 CHOICES = [([Text("a", (1,))], finish("limit")), ([Text("b\n", (2,), (), 1)], finish(index=1))]
 
 

@@ -37,6 +37,15 @@ async def test_tokens_of_a_whole_answer_are_told_on_request(client: httpx.AsyncC
     assert answer.json()["tokens"] == tokens
 
 
+@pytest.mark.parametrize(("path", "body"), [("/completion", {"prompt": "ab"}), ("/infill", GAP)])
+async def test_only_the_fields_that_are_asked_for(client: httpx.AsyncClient, path: str, body: dict[str, Any]) -> None:
+    """B.2 response_fields: by their paths, in each of several answers; an empty list is everything."""
+    wanted = {**body, "response_fields": ["stop", "timings/predicted_n"]}
+    assert list((await client.post(path, json=wanted)).json()) == ["stop", "timings/predicted_n"]
+    assert list((await frames(client, path, wanted))[-1]) == ["stop", "timings/predicted_n"]
+    assert "content" in (await client.post(path, json={**body, "response_fields": []})).json()
+
+
 async def test_a_native_stream_ends_without_a_mark(client: httpx.AsyncClient) -> None:
     """B.0: [DONE] is for OpenAI's routes; the last event says `stop`."""
     *chunks, last = await frames(client, "/completion", {"prompt": "abc"})

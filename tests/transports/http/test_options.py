@@ -107,6 +107,17 @@ def test_wrong_values_are_refused_by_name(body: Any, message: str) -> None:
         options(body)
 
 
+@pytest.mark.parametrize("text", ["40.0", "4e1", "40.00", "400E-1"])
+def test_whole_numbers_may_be_written_with_a_point(text: str) -> None:
+    """B.2: JSON has one kind of numbers, and some languages write all of them so; one that is not whole stays refused."""
+    for name, value in (("top_k", 40), ("n_predict", 40), ("seed", 40), ("temperature", 40.0)):
+        body = f'{{"messages": [], "{name}": {text}, "logit_bias": [[5.0, 0.5]], "stop": "a.0"}}'.encode()
+        parsed = parse(body, Chat)
+        assert getattr(parsed, name) == value and parsed.logit_bias == [(5, 0.5)] and parsed.stop == "a.0"
+        with pytest.raises(InvalidRequest, match="^Field 'top_k': Expected `int"):
+            parse(body.replace(name.encode(), b"min_p").replace(b"{", b'{"top_k": 1.5, ', 1), Chat)
+
+
 def test_the_length_has_three_names() -> None:
     """B.2, B.4: n_predict beats max_completion_tokens beats max_tokens."""
     assert options({"max_tokens": 1}).max_tokens == 1

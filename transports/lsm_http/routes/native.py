@@ -51,7 +51,8 @@ def _text_of(prompt: Prompt, context: Context, alias: str) -> str:
 
 
 def _format(model: ModelInfo, prompt: str, options: Options, body: Generation) -> NativeFormat:
-    return NativeFormat(model.alias, prompt, params_of(options), with_tokens=bool(body.return_tokens))
+    with_tokens, fields = bool(body.return_tokens), tuple(body.response_fields or ())
+    return NativeFormat(model.alias, prompt, params_of(options), with_tokens, fields)
 
 
 def _infill(body: InfillBody) -> Infill:
