@@ -97,8 +97,9 @@ def test_adapters_come_and_go(tmp_path: Path, owner: int) -> None:
     """S10: LoRA on the device."""
     with Model.load(write_llama(tmp_path / "model.gguf"), owner) as model:
         adapter = Adapter.load(model, write_lora(tmp_path / "lora.gguf"))
-        context = open_context(model)
-        plain = story(model, context, lambda: None, **SHORT)
+        with open_context(model) as context:
+            plain = story(model, context, lambda: None, **SHORT)
+        context = open_context(model)  # before its first batch, since this makes its compute buffers anew
         context.set_adapters([(adapter, 1.0)])
         undisturbed = story(model, context, lambda: None, **SHORT)
         assert not undisturbed.same_as(plain)
@@ -109,11 +110,11 @@ def test_adapters_come_and_go(tmp_path: Path, owner: int) -> None:
 @pytest.mark.skipif(not any("llvmpipe" in device["description"] for device in ON_DEVICE), reason="this device has memory of its own")
 def test_memory_is_really_given_back(tmp_path: Path, owner: int) -> None:
     """S9: of a device in software, as the kernel counts the memory of this process."""
-    with Model.load(write_llama(tmp_path / "model.gguf"), owner) as model:
+    with Model.load(write_llama(tmp_path / "model.gguf", n_layer=16), owner) as model:
         context = open_context(model, n_ctx=4096, n_seq_max=1, n_batch=64, type_k="f32", type_v="f32", flash_attn="off")
         Runner(model, context).prompt(0, prompt_tokens(model, 40, 1))
         kv = model.memory.bytes("kv").device
-        assert kv >= 8 << 20
+        assert kv > 32 << 20  # what is smaller, the C library may keep for itself
         here = rss_bytes()
         model.memory.release("kv")
         away = rss_bytes()
