@@ -24,7 +24,7 @@ test: $(VENV)/installed-for-tests models
 # Optional: what moves memory, on Vulkan. Any device does; Mesa's software device (GGML_VK_VISIBLE_DEVICES=0) where there is no GPU.
 test-vulkan: export GGML_VK_VISIBLE_DEVICES ?= 0
 test-vulkan: $(VENV)-vulkan/installed
-	$(VENV)-vulkan/bin/pytest tests/native/test_vulkan.py  # one process: each compiles the shaders anew
+	$(VENV)-vulkan/bin/pytest tests/native/test_vulkan.py tests/e2e/test_starved.py  # in one process: each compiles the shaders anew
 
 $(VENV)-vulkan/installed: $(BUILT_FROM)
 	@echo "installing with Vulkan; the first time this compiles 200 shaders and llama.cpp, which takes about half an hour on two cores"

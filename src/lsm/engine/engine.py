@@ -162,7 +162,9 @@ class Engine:
         return Context(model, model.owner, **context_settings(self._config, _n_slots(self._config, model)))
 
     def _steer(self, model: Model, context: Context) -> None:
+        """Before the warm-up: what acts beside the weights changes the graph, and so the compute buffers."""
         steering = self._config.steering
+        context.set_adapters([(adapter, scale) for adapter, (_, scale) in zip(self._adapters, steering.adapters, strict=True)])
         if steering.control_vectors:
             directions = read_control_vectors(steering.control_vectors, model.n_embd, model.n_layer)
             context.set_control_vector(directions, *(steering.control_vector_layers or (1, model.n_layer)))
