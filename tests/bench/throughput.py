@@ -1,8 +1,8 @@
 """Speed beside llama-server: `LSM_PEER_LLAMA_SERVER=PATH python -m tests.bench.throughput` (`make peer` builds it).
 
 Both servers run with the same flags and take turns within each round, so that what else the machine does meets both; each line is the
-median of the rounds, and of their ratios.  CPU: user and system time of the server for each token, less that of llama_decode alone,
-which a loop in this process tells with the same batches.
+median of the rounds, and of their ratios.  CPU: user and system time of the server for each token; what llama_decode
+takes of it is told by a loop in this process with the same batches.
 """
 
 from __future__ import annotations
@@ -100,9 +100,10 @@ def decoding(sides: tuple[Side, Side], decode: Callable[[int, int], float], n_st
         pairs.append(in_turn(sides, one, turn))
         bare.append(1e6 * decode(n_streams, n_predict) / n_tokens)
     report(f"{n_streams} streams, tokens/s", [a[0] for a, _ in pairs], [b[0] for _, b in pairs])
-    ours, theirs = ([pair[i][1] - least for pair, least in zip(pairs, bare, strict=True)] for i in (0, 1))
-    report(f"{n_streams} streams, CPU us a token beyond", ours, theirs)
-    print(f"{'':<34} of which llama_decode alone takes {statistics.median(bare):.0f} us")
+    ours, theirs = [a[1] for a, _ in pairs], [b[1] for _, b in pairs]
+    report(f"{n_streams} streams, CPU us a token", ours, theirs)
+    beyond = (statistics.median(us - least for us, least in zip(side, bare, strict=True)) for side in (ours, theirs))
+    print("{:<34} {:9.1f} {:13.1f}".format(f"  beyond llama_decode's {statistics.median(bare):.0f}", *beyond), flush=True)
 
 
 def prompt_tokens_s(n: int, side: Side) -> float:

@@ -156,6 +156,8 @@ def _adapters() -> Iterator[Case]:
         scales = [{"id": 0, "scale": first}, {"id": 1, "scale": second}]
         yield Case(f"adapters: set to {first} {second}", scales, "/lora-adapters", "whole")
         yield ask(f"adapters: {first} {second}", WORDS, GREEDY | {"cache_prompt": False})
+    for name, lora in (("none", []), ("one", [{"id": 0, "scale": 0.7}]), ("both", [{"id": 1, "scale": 0.3}, {"id": 0, "scale": -1}])):
+        yield ask(f"adapters: {name} for a request", WORDS, GREEDY | {"lora": lora, "cache_prompt": False})
 
 
 SETTINGS = (
