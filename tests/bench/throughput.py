@@ -1,8 +1,8 @@
 """Speed beside llama-server: `LSM_PEER_LLAMA_SERVER=PATH python -m tests.bench.throughput` (`make peer` builds it).
 
 Both servers run with the same flags and take turns within each round, so that what else the machine does meets both; each line is the
-median of the rounds, and of their ratios.  CPU: user and system time of the server for each token; what llama_decode
-takes of it is told by a loop in this process with the same batches.
+median of the rounds, and of their ratios.  CPU: user and system time of the server for each token;
+what llama_decode takes of it is told by a loop in this process with the same batches.
 """
 
 from __future__ import annotations
