@@ -44,7 +44,7 @@ BANS = (
 def texts() -> Iterator[tuple[str, list[str]]]:
     """Name and lines of every text file of ours."""
     found = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in SOURCES]
-    found += [path for path in ROOT.iterdir() if path.suffix in SOURCES]
+    found += [path for path in ROOT.iterdir() if path.suffix in SOURCES and path.name != ".git"]  # a file, in a worktree
     for path in found:
         if path.is_file() and "__pycache__" not in path.parts:
             try:

@@ -67,7 +67,7 @@ PLANTED = (
         at(TOKEN, "waiting", "cancel", do=(*LEAVE, "tell_cancelled")))),
     Planted("the quantum is never over", "S1 P5", 3, "the quantum is", code(LineEffects, "quantum_over", lambda _: False)),
     Planted("no second look when the one ahead is gone", "S1", 10, "overtakes", table(
-        at(TOKEN, "waiting", "ahead_gone", target="taking", do=("token_try",))), first=30),
+        at(TOKEN, "waiting", "ahead_gone", target="taking", do=("token_try",))), first=40),
     Planted("the ticket is locked after the door is open", "S1", 1, "ticket_lock without a ticket in the door", table(
         at(TOKEN, "joining", "made", do=("door_open", "ticket_lock", "bell_ring", "look_ahead")))),
     Planted("the token is let go while a map is tried again", "S10 P12", 3, "is retrying while nobody holds the token", table(
@@ -80,5 +80,5 @@ PLANTED = (
         line_effects, "SLOW_CHECK_S", 1e6), first=15),
     Planted("the probe of want.lock is kept", "S1", 2, "asleep and keeps want.lock exclusive", code(Line, "wanted", _probe_is_kept)),
     Planted("who is not needed any more tries again", "P12", 10, "nobody needs it", _patience_without_need),
-    Planted("a load follows a stop", "P2", 10, "stop", code(Owner, "load", _load_after_stop), first=30),
+    Planted("a load follows a stop", "P2", 10, "stop", code(Owner, "load", _load_after_stop), first=115),
 )  # fmt: skip
