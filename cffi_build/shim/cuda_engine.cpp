@@ -3,14 +3,18 @@
 #include "cuda_pages.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <mutex>
+#include <numeric>
 
 namespace lsm {
 namespace {
 
 constexpr size_t small_bytes = 256u << 10;  // below this the start of a copy costs more than the copy
-constexpr size_t many_pieces = 64;
+constexpr size_t many_pieces = 512;
+constexpr size_t large_bytes = 64u << 20;  // what is worth more than one stream
+constexpr size_t share_bytes = 16u << 20;
 
 // Pinned memory for what the host and a kernel tell each other. Grows, and stays: a release must not wait for it.
 struct Scratch {
@@ -35,6 +39,28 @@ struct Scratch {
 Scratch & scratch() {
     static Scratch * scratch = new Scratch;  // never destroyed: the driver may be gone before our destructors run
     return *scratch;
+}
+
+// Large copies go out on several streams: memory that was just mapped answers its first access late, and the others go on meanwhile.
+struct Streams {
+    static constexpr size_t n = 4;
+
+    std::mutex   mutex;  // held while they are in use
+    cudaStream_t streams[n] = {};
+    cudaStream_t beside     = nullptr;  // for what needs no bus
+
+    bool ready() {
+        if (beside) return true;
+        for (auto & stream : streams) {
+            if (!stream && cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess) return false;
+        }
+        return cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking) == cudaSuccess;
+    }
+};
+
+Streams & streams_of(int device) {
+    static auto * all = new std::array<Streams, 64>;  // never destroyed, for the same reason
+    return (*all)[static_cast<size_t>(device) % all->size()];
 }
 
 bool done(cudaError_t error) {
@@ -62,10 +88,12 @@ bool for_kernel(const Piece & piece) {
     return piece.size_bytes < small_bytes && piece.size_bytes % 16 == 0 && piece.offset_bytes % 16 == 0 && reinterpret_cast<uintptr_t>(piece.host) % 16 == 0;
 }
 
-bool copy(const Region & region, const Piece & piece, bool to_device) {
+bool finish(cudaStream_t stream) { return done(cudaStreamSynchronize(stream)); }
+
+bool copy(const Region & region, const Piece & piece, bool to_device, cudaStream_t stream) {
     void * device = at(region, piece.offset_bytes);
-    return done(to_device ? cudaMemcpyAsync(device, piece.host, piece.size_bytes, cudaMemcpyHostToDevice, cudaStreamPerThread)
-                          : cudaMemcpyAsync(piece.host, device, piece.size_bytes, cudaMemcpyDeviceToHost, cudaStreamPerThread));
+    return done(to_device ? cudaMemcpyAsync(device, piece.host, piece.size_bytes, cudaMemcpyHostToDevice, stream)
+                          : cudaMemcpyAsync(piece.host, device, piece.size_bytes, cudaMemcpyDeviceToHost, stream));
 }
 
 bool copy_by_kernel(const Region & region, const std::vector<Piece> & pieces, bool to_device) {
@@ -76,22 +104,43 @@ bool copy_by_kernel(const Region & region, const std::vector<Piece> & pieces, bo
         uint8_t * device = at(region, pieces[i].offset_bytes);
         list[i] = to_device ? DevicePiece{ device, pieces[i].host, pieces[i].size_bytes } : DevicePiece{ pieces[i].host, device, pieces[i].size_bytes };
     }
-    return done(move_pieces(list, static_cast<int>(pieces.size()), cudaStreamPerThread)) && done(cudaStreamSynchronize(cudaStreamPerThread));
+    return done(move_pieces(list, static_cast<int>(pieces.size()), cudaStreamPerThread)) && finish(cudaStreamPerThread);
 }
 
-bool copy_all(const Region & region, const std::vector<Piece> & pieces, bool to_device) {
-    std::vector<Piece> small;
-    const size_t n_small = static_cast<size_t>(std::count_if(pieces.begin(), pieces.end(), for_kernel));
-    const bool   kernel  = n_small >= many_pieces && kernels_reach_host(region.device);
+// All of these at once; back when they are there.
+bool copy_large(const Region & region, const std::vector<Piece> & pieces, bool to_device, Streams & out) {
+    size_t next = 0;
+    bool   good = true;
     for (const auto & piece : pieces) {
-        if (kernel && for_kernel(piece)) {
-            small.push_back(piece);
-        } else if (!copy(region, piece, to_device)) {
-            return false;
+        for (size_t from = 0; good && from < piece.size_bytes; from += share_bytes) {
+            const Piece share{ piece.offset_bytes + from, piece.host + from, std::min(share_bytes, piece.size_bytes - from) };
+            good = copy(region, share, to_device, out.streams[next++ % Streams::n]);
         }
     }
-    return small.empty() || copy_by_kernel(region, small, to_device);
+    for (cudaStream_t stream : out.streams) good = finish(stream) && good;
+    return good;
 }
+
+size_t total_of(const std::vector<Piece> & pieces) {
+    return std::accumulate(pieces.begin(), pieces.end(), size_t(0), [](size_t sum, const Piece & piece) { return sum + piece.size_bytes; });
+}
+
+// Many small pieces by a kernel, the others by the copy engines.
+bool copy_all(const Region & region, const std::vector<Piece> & pieces, bool to_device, Streams & out) {
+    std::vector<Piece> small, large;
+    const size_t n_small = static_cast<size_t>(std::count_if(pieces.begin(), pieces.end(), for_kernel));
+    const bool   kernel  = n_small >= many_pieces && kernels_reach_host(region.device);
+    for (const auto & piece : pieces) (kernel && for_kernel(piece) ? small : large).push_back(piece);
+    return copy_large(region, large, to_device, out) && (small.empty() || copy_by_kernel(region, small, to_device));
+}
+
+// Little enough for the calling thread's own stream: threads that stage do not wait for each other.
+bool copy_little(const Region & region, const std::vector<Piece> & pieces, bool to_device) {
+    const bool started = std::all_of(pieces.begin(), pieces.end(), [&](const Piece & piece) { return copy(region, piece, to_device, cudaStreamPerThread); });
+    return finish(cudaStreamPerThread) && started;
+}
+
+bool is_little(const std::vector<Piece> & pieces) { return pieces.size() < many_pieces && total_of(pieces) < large_bytes; }
 
 std::vector<Span> rest_of(const Region & region, const std::vector<Piece> & pieces) {
     std::vector<Span> rest;
@@ -104,30 +153,31 @@ std::vector<Span> rest_of(const Region & region, const std::vector<Piece> & piec
     return rest;
 }
 
-// On a stream of its own: the copies need the bus, this does not. Or all of the region before the copies, if it is in many parts.
+// The copies need the bus, this does not. In many parts it is all of the region, before the copies.
 bool zero_rest_of(const Region & region, const std::vector<Piece> & pieces, cudaStream_t beside) {
     const auto rest = rest_of(region, pieces);
-    if (rest.size() >= many_pieces) return done(cudaMemsetAsync(region.address, 0, region.reserved_bytes, cudaStreamPerThread));
+    if (rest.size() >= many_pieces) return done(cudaMemsetAsync(region.address, 0, region.reserved_bytes, beside)) && finish(beside);
     return std::all_of(rest.begin(), rest.end(), [&](const Span & span) {
         return done(cudaMemsetAsync(at(region, span.offset_bytes), 0, span.size_bytes, beside));
     });
 }
 
-bool finish() { return done(cudaStreamSynchronize(cudaStreamPerThread)); }
-
 bool read(const Region & region, const std::vector<Piece> & pieces) {
-    return done(cudaSetDevice(region.device)) && copy_all(region, pieces, false) && finish();
+    if (!done(cudaSetDevice(region.device))) return false;
+    if (is_little(pieces)) return copy_little(region, pieces, false);
+    Streams & out = streams_of(region.device);
+    std::lock_guard lock(out.mutex);
+    return out.ready() && copy_all(region, pieces, false, out);
 }
 
 bool write(const Region & region, const std::vector<Piece> & pieces, bool zero_rest) {
     if (!done(cudaSetDevice(region.device))) return false;
-    if (!zero_rest) return copy_all(region, pieces, true) && finish();
-    cudaStream_t beside;
-    if (!done(cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking))) return false;
-    const bool copied = zero_rest_of(region, pieces, beside) && copy_all(region, pieces, true) && finish();
-    const bool zeroed = done(cudaStreamSynchronize(beside));
-    cudaStreamDestroy(beside);
-    return copied && zeroed;
+    if (!zero_rest && is_little(pieces)) return copy_little(region, pieces, true);
+    Streams & out = streams_of(region.device);
+    std::lock_guard lock(out.mutex);
+    if (!out.ready()) return false;
+    const bool copied = (!zero_rest || zero_rest_of(region, pieces, out.beside)) && copy_all(region, pieces, true, out);
+    return finish(out.beside) && copied;
 }
 
 bool find_used(const Region & region, std::vector<Span> & runs) {
@@ -135,7 +185,7 @@ bool find_used(const Region & region, std::vector<Span> & runs) {
     std::lock_guard lock(scratch().mutex);
     auto * flags = static_cast<uint8_t *>(scratch().at_least(n_pages));
     if (!flags || !done(cudaSetDevice(region.device))) return false;
-    if (!done(find_used_pages(region.address, n_pages * cuda_page_bytes, flags, cudaStreamPerThread)) || !finish()) return false;
+    if (!done(find_used_pages(region.address, n_pages * cuda_page_bytes, flags, cudaStreamPerThread)) || !finish(cudaStreamPerThread)) return false;
     const uint8_t * end = flags + n_pages;
     for (const uint8_t * first = flags; (first = static_cast<const uint8_t *>(std::memchr(first, 1, end - first)));) {
         const auto * after = static_cast<const uint8_t *>(std::memchr(first, 0, end - first));

@@ -158,14 +158,13 @@ def handoffs(path: Path, options: argparse.Namespace) -> None:
     tokens = np.random.default_rng(2).integers(300, SHAPES[options.model].n_vocab, options.tokens).tolist()
     shadow = (options.shadow or ["file"])[0]
     flags = ("--ctx-size", str(options.ctx), "--parallel", "1", "--sleep-evict-kv", "--min-hold-ms", "0", "--shadow", shadow)
-    with our_servers(paths, flags, tokens) as asks:
-        ours = handoff.measure("lsm", asks, options.n, paths)
     floor = plain_seconds(path, options)
-    print(f"  plain copies of the same bytes: {1e3 * floor:.0f} ms")
+    with our_servers(paths, flags, tokens) as asks:
+        ours = handoff.measure("lsm", asks, options.n, lambda which: floor)
     if not (peer := os.environ.get("LSM_PEER_LLAMA_SERVER")):
         return
     with router(Path(peer), paths, options.ctx, tokens) as asks:
-        theirs = handoff.measure("llama-server, router with one model", asks, min(options.n, 12), paths)
+        theirs = handoff.measure("llama-server, router with one model", asks, min(options.n, 12), lambda which: floor)
     print(f"first token, llama-server's router / lsm: {theirs / ours:.1f}")
     theirs = idle_sleep(Path(peer), path, options.ctx, tokens)
     print(f"first token, llama-server's idle sleep / lsm: {theirs / ours:.1f}")

@@ -41,20 +41,27 @@ def main() -> None:
     parser.add_argument("--sleep-evict-kv", action="store_true", help="the KV cache leaves too")
     options = parser.parse_args()
     paths = [models_dir() / file for file in REAL_MODELS.values()]
+
+    def reading(which: int) -> float:
+        return copy_seconds(paths[which])
+
     flags = ["--threads", str(options.threads), *(["--sleep-evict-kv"] if options.sleep_evict_kv else [])]
     with our_servers(paths, flags) as asks:
-        ours = measure("lsm", asks, options.n, paths)
+        ours = measure("lsm", asks, options.n, reading)
     peer = os.environ.get("LSM_PEER_LLAMA_SERVER")
     if not peer:
         print("set LSM_PEER_LLAMA_SERVER to a llama-server of the same build to see its router beside this")
         return
     with router(Path(peer), paths, options.threads) as asks:
-        theirs = measure("llama-server router", asks, options.n, paths)
+        theirs = measure("llama-server router", asks, options.n, reading)
     print(f"switch to first token, llama-server's router / lsm: {theirs / ours:.1f}")
 
 
-def measure(name: str, asks: list[Ask], n: int, paths: list[Path]) -> float:
-    """Print what was seen; return the median time of a request to the model that is not on the device, in seconds."""
+def measure(name: str, asks: list[Ask], n: int, plain_copy: Callable[[int], float]) -> float:
+    """Print what was seen; return the median time of a request to the model that is not on the device, in seconds.
+
+    plain_copy(i): seconds of copying the bytes that model i needs, by the simplest means.
+    """
     for ask in asks:
         ask()
     warm = [statistics.median(_repeat(ask, 5)) for ask in asks]  # each is awake after its first
@@ -73,13 +80,13 @@ def measure(name: str, asks: list[Ask], n: int, paths: list[Path]) -> float:
         switched.append(seconds)
         over_warm.append(seconds - warm[which])
         processed += tokens
-        copies.append(copy_seconds(paths[which]))
+        copies.append(plain_copy(which))
     print(f"{name}: {n} alternations, {stranded} stranded, {processed / max(1, len(switched)):.1f} prompt tokens processed in each")
     print(f"  request after a switch   {_spread(switched)}")
     print(f"  the same when awake      median {1e3 * statistics.mean(warm):.0f} ms")
     print(f"  handoff                  {_spread(over_warm)}")
-    print(f"  reading the same bytes   {_spread(copies)}")
-    print(f"  handoff / reading        {statistics.median(over_warm) / statistics.median(copies):.2f}")
+    print(f"  copying the same bytes   {_spread(copies)}")
+    print(f"  handoff / copying        {statistics.median(over_warm) / statistics.median(copies):.2f}")
     return statistics.median(switched)
 
 

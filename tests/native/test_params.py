@@ -80,9 +80,9 @@ def test_metadata_can_be_replaced(tiny_llama: Path, owner: int) -> None:
 
 def test_tensors_go_where_they_are_sent(tiny_llama: Path, owner: int) -> None:
     """C.1: --override-tensor and its shorthands; a placed tensor leaves the rearranged buffers, an unknown place is refused by name."""
-    with Model.load(tiny_llama, owner) as model:
+    with Model.load(tiny_llama, owner, placing=ON_THE_CPU) as model:
         repacked = row(model)
-    with Model.load(tiny_llama, owner, loading=Loading(override_tensor=(("attn_q", "CPU"),), n_cpu_ffn=2)) as model:
+    with Model.load(tiny_llama, owner, loading=Loading(override_tensor=(("attn_q", "CPU"),), n_cpu_ffn=2), placing=ON_THE_CPU) as model:
         np.testing.assert_allclose(row(model), repacked, atol=0.05)
     with pytest.raises(ConfigError, match="--override-tensor: 'CUDA9' is not one of"):
         Model.load(tiny_llama, owner, loading=Loading(override_tensor=(("attn_q", "CUDA9"),)))
