@@ -11,10 +11,11 @@
 namespace lsm {
 namespace {
 
-constexpr size_t small_bytes = 256u << 10;  // below this the start of a copy costs more than the copy
-constexpr size_t many_pieces = 512;
-constexpr size_t large_bytes = 64u << 20;  // what is worth more than one stream
-constexpr size_t share_bytes = 16u << 20;
+constexpr size_t small_bytes  = 256u << 10;  // below this the start of a copy costs more than the copy
+constexpr size_t many_pieces  = 512;
+constexpr size_t large_bytes  = 64u << 20;  // from here on a copy is worth the streams
+constexpr size_t kernel_bytes = 64u << 10;  // for one block of threads
+constexpr size_t early_part   = 9;          // of newly mapped memory: the rate at which it is zeroed over that of the bus, rounded up
 
 // Pinned memory for what the host and a kernel tell each other. Grows, and stays: a release must not wait for it.
 struct Scratch {
@@ -41,20 +42,14 @@ Scratch & scratch() {
     return *scratch;
 }
 
-// Large copies go out on several streams: memory that was just mapped answers its first access late, and the others go on meanwhile.
+// For copies worth it: one stream for the copy engine, one for what needs no bus.
 struct Streams {
-    static constexpr size_t n = 4;
-
     std::mutex   mutex;  // held while they are in use
-    cudaStream_t streams[n] = {};
-    cudaStream_t beside     = nullptr;  // for what needs no bus
+    cudaStream_t copies = nullptr, beside = nullptr;
 
     bool ready() {
-        if (beside) return true;
-        for (auto & stream : streams) {
-            if (!stream && cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess) return false;
-        }
-        return cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking) == cudaSuccess;
+        if (!copies && cudaStreamCreateWithFlags(&copies, cudaStreamNonBlocking) != cudaSuccess) return false;
+        return beside || cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking) == cudaSuccess;
     }
 };
 
@@ -84,8 +79,8 @@ bool kernels_reach_host(int device) {
     return done(cudaDeviceGetAttribute(&yes, cudaDevAttrCanUseHostPointerForRegisteredMem, device)) && yes;
 }
 
-bool for_kernel(const Piece & piece) {
-    return piece.size_bytes < small_bytes && piece.size_bytes % 16 == 0 && piece.offset_bytes % 16 == 0 && reinterpret_cast<uintptr_t>(piece.host) % 16 == 0;
+bool aligned(const Piece & piece) {
+    return piece.size_bytes % 16 == 0 && piece.offset_bytes % 16 == 0 && reinterpret_cast<uintptr_t>(piece.host) % 16 == 0;
 }
 
 bool finish(cudaStream_t stream) { return done(cudaStreamSynchronize(stream)); }
@@ -96,42 +91,55 @@ bool copy(const Region & region, const Piece & piece, bool to_device, cudaStream
                           : cudaMemcpyAsync(piece.host, device, piece.size_bytes, cudaMemcpyDeviceToHost, stream));
 }
 
-bool copy_by_kernel(const Region & region, const std::vector<Piece> & pieces, bool to_device) {
-    std::lock_guard lock(scratch().mutex);
-    auto * list = static_cast<DevicePiece *>(scratch().at_least(pieces.size() * sizeof(DevicePiece)));
-    if (!list) return false;
+// Starts on the thread's stream; `list` is in use until that is finished.
+bool start_kernel(const Region & region, const std::vector<Piece> & pieces, bool to_device, DevicePiece * list) {
     for (size_t i = 0; i < pieces.size(); i++) {
         uint8_t * device = at(region, pieces[i].offset_bytes);
         list[i] = to_device ? DevicePiece{ device, pieces[i].host, pieces[i].size_bytes } : DevicePiece{ pieces[i].host, device, pieces[i].size_bytes };
     }
-    return done(move_pieces(list, static_cast<int>(pieces.size()), cudaStreamPerThread)) && finish(cudaStreamPerThread);
-}
-
-// All of these at once; back when they are there.
-bool copy_large(const Region & region, const std::vector<Piece> & pieces, bool to_device, Streams & out) {
-    size_t next = 0;
-    bool   good = true;
-    for (const auto & piece : pieces) {
-        for (size_t from = 0; good && from < piece.size_bytes; from += share_bytes) {
-            const Piece share{ piece.offset_bytes + from, piece.host + from, std::min(share_bytes, piece.size_bytes - from) };
-            good = copy(region, share, to_device, out.streams[next++ % Streams::n]);
-        }
-    }
-    for (cudaStream_t stream : out.streams) good = finish(stream) && good;
-    return good;
+    return done(move_pieces(list, static_cast<int>(pieces.size()), cudaStreamPerThread));
 }
 
 size_t total_of(const std::vector<Piece> & pieces) {
     return std::accumulate(pieces.begin(), pieces.end(), size_t(0), [](size_t sum, const Piece & piece) { return sum + piece.size_bytes; });
 }
 
-// Many small pieces by a kernel, the others by the copy engines.
+// Who moves what. A kernel moves pieces of which there are too many for the copy engine; and, into memory that was just mapped, the first
+// part of the others: the driver has the copy engine zero such memory before it lets it copy (2.3 ms/GB seen), and meanwhile the bus is free.
+struct Shares {
+    std::vector<Piece> kernel, engine;
+
+    Shares(const Region & region, const std::vector<Piece> & pieces, bool to_device) {
+        const bool reach = kernels_reach_host(region.device);
+        const bool many  = reach && std::count_if(pieces.begin(), pieces.end(), is_small) >= static_cast<ptrdiff_t>(many_pieces);
+        size_t     early = reach && to_device ? region.reserved_bytes / early_part : 0;
+        for (const auto & piece : pieces) {
+            const size_t now = std::min(piece.size_bytes, early / kernel_bytes * kernel_bytes);
+            const size_t n   = !aligned(piece) ? 0 : many && is_small(piece) ? piece.size_bytes : now;
+            early -= std::min(early, n);
+            for (size_t from = 0; from < n; from += kernel_bytes) add(kernel, piece, from, std::min(kernel_bytes, n - from));
+            if (n < piece.size_bytes) add(engine, piece, n, piece.size_bytes - n);
+        }
+    }
+
+    static bool is_small(const Piece & piece) { return piece.size_bytes < small_bytes; }
+    static void add(std::vector<Piece> & to, const Piece & of, size_t from, size_t n) {
+        to.push_back({ of.offset_bytes + from, of.host + from, n });
+    }
+};
+
 bool copy_all(const Region & region, const std::vector<Piece> & pieces, bool to_device, Streams & out) {
-    std::vector<Piece> small, large;
-    const size_t n_small = static_cast<size_t>(std::count_if(pieces.begin(), pieces.end(), for_kernel));
-    const bool   kernel  = n_small >= many_pieces && kernels_reach_host(region.device);
-    for (const auto & piece : pieces) (kernel && for_kernel(piece) ? small : large).push_back(piece);
-    return copy_large(region, large, to_device, out) && (small.empty() || copy_by_kernel(region, small, to_device));
+    const Shares shares(region, pieces, to_device);
+    std::unique_lock lock(scratch().mutex, std::defer_lock);
+    bool good = true;
+    if (!shares.kernel.empty()) {
+        lock.lock();
+        auto * list = static_cast<DevicePiece *>(scratch().at_least(shares.kernel.size() * sizeof(DevicePiece)));
+        good = list && start_kernel(region, shares.kernel, to_device, list);
+    }
+    good = good && std::all_of(shares.engine.begin(), shares.engine.end(), [&](const Piece & piece) { return copy(region, piece, to_device, out.copies); });
+    const bool by_engine = finish(out.copies), by_kernel = finish(cudaStreamPerThread);
+    return good && by_engine && by_kernel;
 }
 
 // Little enough for the calling thread's own stream: threads that stage do not wait for each other.

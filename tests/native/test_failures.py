@@ -104,7 +104,8 @@ def test_a_release_without_room_for_copies_releases_nothing(tiny_gemma3: Path, o
             def nothing_changed() -> None:
                 assert [model.memory.bytes(name) for name in ALL] == here
 
-            assert fail_at_each(lib.LSM_FAULT_SAVE, lambda: model.memory.release(*ALL), nothing_changed, DeviceMemoryError) == 2
+            n_parts = fail_at_each(lib.LSM_FAULT_SAVE, lambda: model.memory.release(*ALL), nothing_changed, DeviceMemoryError)
+            assert n_parts >= 2  # the window's and the rest
             model.memory.restore(*ALL)
 
         assert story(model, context, pause).same_as(undisturbed)
