@@ -14,6 +14,7 @@ from lsm_cli.catalogue import DEMO_MODELS
 from lsm_cli.main import _parser
 
 from cffi_build import backend
+from lsm.config import LIST_DEVICES
 from lsm.config.settings import BY_SPELLING
 
 ROOT = Path(__file__).parents[1]
@@ -48,7 +49,7 @@ def test_table_of_commands_is_complete() -> None:
 def test_commands_of_the_readme_are_understood() -> None:
     """Documentation: flags, model names, extras and targets of make."""
     for flags in re.findall(r"^ {4}lsm-server (.+?)(?: {2,}#.*)?$", TEXT, re.MULTILINE):
-        assert {word for word in flags.split() if word.startswith("-")} <= set(BY_SPELLING)
+        assert {word for word in flags.split() if word.startswith("-")} <= {*BY_SPELLING, LIST_DEVICES}
     pulled = re.findall(r"^ {4}lsm pull (.+)$", TEXT, re.MULTILINE)
     assert pulled and all(set(names.split()) <= set(DEMO_MODELS) for names in pulled)
     extras = re.findall(r"pip install '\.\[(\w+)\]'", TEXT)

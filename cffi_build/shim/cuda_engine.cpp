@@ -43,6 +43,8 @@ bool done(cudaError_t error) {
     return false;
 }
 
+bool finish() { return done(cudaStreamSynchronize(cudaStreamPerThread)); }
+
 uint8_t * at(const Region & region, size_t offset_bytes) { return static_cast<uint8_t *>(region.address) + offset_bytes; }
 
 bool pin(void * host, size_t size_bytes, bool read_only) {
@@ -59,7 +61,8 @@ bool kernels_reach_host(int device) {
 }
 
 bool for_kernel(const Piece & piece) {
-    return piece.size_bytes < small_bytes && piece.size_bytes % 16 == 0 && piece.offset_bytes % 16 == 0 && reinterpret_cast<uintptr_t>(piece.host) % 16 == 0;
+    const bool aligned = piece.size_bytes % 16 == 0 && piece.offset_bytes % 16 == 0 && reinterpret_cast<uintptr_t>(piece.host) % 16 == 0;
+    return aligned && piece.size_bytes < small_bytes;
 }
 
 bool copy(const Region & region, const Piece & piece, bool to_device) {
@@ -76,7 +79,7 @@ bool copy_by_kernel(const Region & region, const std::vector<Piece> & pieces, bo
         uint8_t * device = at(region, pieces[i].offset_bytes);
         list[i] = to_device ? DevicePiece{ device, pieces[i].host, pieces[i].size_bytes } : DevicePiece{ pieces[i].host, device, pieces[i].size_bytes };
     }
-    return done(move_pieces(list, static_cast<int>(pieces.size()), cudaStreamPerThread)) && done(cudaStreamSynchronize(cudaStreamPerThread));
+    return done(move_pieces(list, static_cast<int>(pieces.size()), cudaStreamPerThread)) && finish();
 }
 
 bool copy_all(const Region & region, const std::vector<Piece> & pieces, bool to_device) {
@@ -112,8 +115,6 @@ bool zero_rest_of(const Region & region, const std::vector<Piece> & pieces, cuda
         return done(cudaMemsetAsync(at(region, span.offset_bytes), 0, span.size_bytes, beside));
     });
 }
-
-bool finish() { return done(cudaStreamSynchronize(cudaStreamPerThread)); }
 
 bool read(const Region & region, const std::vector<Piece> & pieces) {
     return done(cudaSetDevice(region.device)) && copy_all(region, pieces, false) && finish();
