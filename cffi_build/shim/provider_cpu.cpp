@@ -70,7 +70,7 @@ std::vector<bool> touched_pages(const Region & region) {
 }  // namespace
 
 const Provider & cpu_provider() {
-    static const Provider provider = { true, true, reserve, map, unmap, unreserve, make_buffer, zero, touched_pages, nullptr, nullptr, false };
+    static const Provider provider = { true, true, reserve, map, unmap, unreserve, make_buffer, zero, touched_pages, nullptr, nullptr, false, false };
     return provider;
 }
 

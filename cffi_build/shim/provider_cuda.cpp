@@ -137,7 +137,7 @@ bool find_device(ggml_backend_dev_t device, int & index) {
 }  // namespace
 
 const Provider * cuda_provider(ggml_backend_dev_t device, int & index) {
-    static const Provider provider = { false, false, reserve, map, unmap, unreserve, make_buffer, nullptr, nullptr, nullptr, &cuda_engine(), true };
+    static const Provider provider = { false, false, reserve, map, unmap, unreserve, make_buffer, nullptr, nullptr, nullptr, &cuda_engine(), true, false };
     int virtual_memory = 0;
     if (!cuda_driver() || !find_device(device, index)) return nullptr;
     cuda_driver()->device_attribute(&virtual_memory, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, index);
