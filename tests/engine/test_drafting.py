@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from lsm.engine.config import EngineConfig
 from lsm.engine.engine import Engine
+from lsm.engine.fitting import measure_draft
 from lsm.engine.outputs import Piece
 from lsm.errors import ConfigError
+from lsm.runtime.executor import Executor
 from lsm.speculating import Speculating
 from lsm.values import Sampling, Timings
 from tests.engine.loaded import GREEDY, SAME_IN_ANY_BATCH, generate, loaded, run, submit
@@ -214,3 +217,23 @@ def test_models_that_do_not_go_together(models: Callable[[str], Path]) -> None:
         loaded(models("attention"), OWNER, DRAFT_OWNER, speculating=Speculating(draft_model=models("recurrent"))),
     ):
         pass
+
+
+def test_what_both_will_take_is_known_before(models: Callable[[str], Path]) -> None:
+    """S23, design 4: the draft model is charged too, to the byte."""
+    config = EngineConfig(path=models("attention"), n_ctx=512, n_parallel=2, speculating=Speculating(draft_model=models("other")))
+    foreseen = Engine(config, OWNER, Executor, draft_owner=DRAFT_OWNER).measure()
+    with loaded(models("attention"), OWNER, DRAFT_OWNER, n_batch=512, n_ubatch=512, n_parallel=2, speculating=config.speculating) as engine:
+        taken = {name: engine.memory.bytes(name).device for name in foreseen}
+    with loaded(models("attention"), OWNER, n_batch=512, n_ubatch=512, n_parallel=2) as engine:
+        alone = engine.memory.bytes("weights").device
+    assert {name: foreseen[name] for name in ("weights", "kv")} == {name: taken[name] for name in ("weights", "kv")}
+    assert foreseen["weights"] > alone
+
+
+def test_fitting_asks_what_the_draft_model_takes(models: Callable[[str], Path]) -> None:
+    """S23: more for a longer context, which it follows."""
+    config = EngineConfig(path=models("attention"), n_parallel=2, speculating=Speculating(draft_model=models("other")))
+    short, long = (measure_draft(config, n_ctx)[-1] for n_ctx in (512, 2048))
+    assert short.model == long.model > 0
+    assert long.context == 4 * short.context > 0
