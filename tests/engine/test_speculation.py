@@ -179,6 +179,18 @@ def test_a_snapshot_that_cannot_be_put_back_costs_time_and_no_token() -> None:
     assert finish.timings.draft_n > 0
 
 
+def test_the_way_back_of_a_guess_is_not_that_of_a_prompt() -> None:
+    """S11: a snapshot of before the guesses is of one answer; the slot may hold another text by the next prompt."""
+    bench = Bench(memory("recurrent"), drafters=[Oracle(3)], n_slots=1, **limits("recurrent"))
+    bench.answer("a", PROMPT, max_tokens=9)
+    assert bench.scheduler.pool.slots[0].mark is None
+    bench.decoder.codes = [0, 1]  # the guesses are dropped
+    bench.answer("b", PROMPT, max_tokens=3, cache_prompt=False)
+    other = [9, 9, 9, 9, 9, 9, 9, 9]
+    bench.answer("c", other, max_tokens=1)
+    assert bench.answer("d", [*other[:7], 5, 5], max_tokens=3)[0] == text_of(continuation([*other[:7], 5, 5], 3))
+
+
 def test_media_that_left_with_a_guess_fail_the_request() -> None:
     """Images are not encoded again in the middle of an answer."""
     decoder = memory("recurrent")

@@ -28,9 +28,12 @@ class Rewinding:
 
     # When a slot gets a prompt
 
-    def match(self, slot: Slot, n: int, n_common: int) -> None:
-        """Bring the memory to the first `n` tokens, or to fewer where it cannot.  The prompt and the slot share `n_common` of them."""
-        found = latest((*slot.checkpoints, slot.mark) if slot.mark else slot.checkpoints, n)
+    def match(self, slot: Slot, n: int, n_common: int, mark: Checkpoint | None = None) -> None:
+        """Bring the memory to the first `n` tokens, or to fewer where it cannot.  The prompt and the slot share `n_common` of them.
+
+        `mark`: one more snapshot, of what the slot holds.
+        """
+        found = latest((*slot.checkpoints, mark) if mark else slot.checkpoints, n)
         in_memory = n in (0, slot.n) or self._can_go_back(slot, n)
         effects: dict[str, Callable[[], None]] = {
             "forget_beyond": lambda: self.forget_beyond(slot, n_common),
@@ -90,9 +93,10 @@ class Rewinding:
         return state is not None
 
     def take_back(self, slot: Slot, n_wrong: int) -> Tokens:
-        """The last tokens of the slot were guessed, and wrong.  What of the others has left the memory with them, shape (n,), int32."""
+        """The last tokens of the slot, if any, were guessed wrong.  What of the others left the memory with them, shape (n,), int32."""
         kept = slot.tokens[: slot.n - n_wrong].copy()
-        self.match(slot, len(kept), len(kept))
+        if n_wrong:
+            self.match(slot, len(kept), len(kept), slot.mark)
         slot.mark = None
         return kept[slot.n :]
 

@@ -69,11 +69,10 @@ class Taking:
         assert self._speculation is not None
         n_accepted = len(run) - 1
         self._speculation.verified(slot, share.n_drafted, n_accepted)
-        if n_accepted < share.n_drafted:
-            request.pending = self._rewinding.take_back(slot, share.n_drafted - n_accepted)
-            if len(request.pending) and request.pending.min() < 0:  # images and sounds would have to be decoded again
-                self._effects.fail(request, DecodeFailed("The memory cannot go back, and holds media."))
-                return False
+        request.pending = self._rewinding.take_back(slot, share.n_drafted - n_accepted)
+        if len(request.pending) and request.pending.min() < 0:  # images and sounds would have to be decoded again
+            self._effects.fail(request, DecodeFailed("The memory cannot go back, and holds media."))
+            return False
         return True
 
     def _take_run(self, slot: Slot, request: Request, run: Sequence[int]) -> None:
