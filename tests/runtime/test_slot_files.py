@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import resource
@@ -188,6 +189,40 @@ def test_a_disk_that_is_full_leaves_what_was_there(folder: SlotFolder, tmp_path:
         folder.write("a", other, MINE)
     assert read(folder).held.tokens.tolist() == [5, 6, 7]
     assert sorted(os.listdir(tmp_path)) == ["a", "a.lsm"]
+
+
+def test_what_a_killed_process_was_writing_goes_at_the_next_start(tmp_path: Path) -> None:
+    """S31, D.1: but not what a living one writes, nor what is no such file."""
+    dead, living, others = ".lsm-0123456789abcdef", ".lsm-fedcba9876543210", ["a", ".lsm-x", ".lsm-0123456789abcdef0"]
+    for name in (dead, living, *others):
+        (tmp_path / name).write_bytes(b"part")
+    with (tmp_path / living).open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with open_folder(tmp_path):
+            assert sorted(os.listdir(tmp_path)) == sorted([living, *others])
+    with open_folder(tmp_path):
+        assert sorted(os.listdir(tmp_path)) == sorted(others)
+
+
+def test_a_file_that_is_being_written_is_not_swept(folder: SlotFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S31: another server that starts meanwhile takes nothing away, not even before the lock is there, nor between data and names."""
+    lock, rename, locked = fcntl.flock, os.rename, []
+
+    def sweep_and_lock(fd: int, how: int) -> None:
+        if how == fcntl.LOCK_EX and not locked:
+            locked.append(fd)
+            with open_folder(tmp_path):
+                pass
+        lock(fd, how)
+
+    def sweep_and_rename(old: str, new: str, **folders: int) -> None:
+        with open_folder(tmp_path):
+            rename(old, new, **folders)
+
+    monkeypatch.setattr(fcntl, "flock", sweep_and_lock)
+    monkeypatch.setattr(os, "rename", sweep_and_rename)
+    folder.write("a", CONTENT, MINE)
+    assert locked and sorted(os.listdir(tmp_path)) == ["a", "a.lsm"] and read(folder).held.tokens.tolist() == [5, 6, 7]
 
 
 def test_a_folder_that_is_not_there_is_an_error_at_the_start(tmp_path: Path) -> None:

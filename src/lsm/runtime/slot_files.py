@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import os
+import re
 import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator
@@ -33,6 +35,8 @@ NAME_BYTES_MAX = 255 - len(SUFFIX)
 FORBIDDEN = frozenset('/\\:*?"<>|\ufffd\ufeff\uff0e\u2215\u2216')
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+SCRAP = re.compile(r"\.lsm-[0-9a-f]{16}")  # a file that is being written
 
 Part = bytes | memoryview
 Recall = Callable[[Tokens, Media], tuple[Tokens, tuple[Span, ...]]]
@@ -68,9 +72,22 @@ def open_folder(path: Path) -> Iterator[SlotFolder]:
     except OSError as error:
         raise ConfigError(f"--slot-save-path {path}: {error.strerror}: name a folder that exists") from None
     try:
+        _sweep(fd)
         yield SlotFolder(fd)
     finally:
         os.close(fd)
+
+
+def _sweep(folder: int) -> None:
+    """Remove what a killed process was writing.  What a living one writes is locked."""
+    for name in filter(SCRAP.fullmatch, os.listdir(folder)):
+        with contextlib.suppress(OSError):
+            fd = os.open(name, READ, dir_fd=folder)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(name, dir_fd=folder)
+            finally:
+                os.close(fd)
 
 
 class SlotFolder:
@@ -157,15 +174,26 @@ class SlotFolder:
 
     def _new_file(self, parts: Iterable[Part], scraps: contextlib.ExitStack) -> str:
         """The name of a file with these contents, safely on disk; `scraps` removes it unless it gets another name before."""
-        name = f".lsm-{secrets.token_hex(8)}"
-        fd = os.open(name, WRITE, 0o600, dir_fd=self._fd)
+        name, fd = self._locked_file()
+        scraps.callback(os.close, fd)
         scraps.callback(self._remove, name)
-        with open(fd, "wb") as file:
+        with open(fd, "wb", closefd=False) as file:
             for part in parts:
                 file.write(part)
             file.flush()
             os.fsync(fd)
         return name
+
+    def _locked_file(self) -> tuple[str, int]:
+        """The lock tells those who sweep that somebody writes; one who swept before it was there made the file nameless."""
+        while True:
+            name = f".lsm-{secrets.token_hex(8)}"
+            fd = os.open(name, WRITE, 0o600, dir_fd=self._fd)
+            with contextlib.suppress(OSError):  # not every file system has locks; there nobody sweeps either
+                fcntl.flock(fd, fcntl.LOCK_EX)
+            if os.fstat(fd).st_nlink:
+                return name, fd
+            os.close(fd)
 
     def _remove(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):
