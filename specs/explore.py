@@ -41,6 +41,7 @@ class Graph(Generic[State]):
     states: list[State]
     steps: list[list[tuple[str, int]]]  # for each state: label and number of each successor
     parents: list[tuple[int, str]]  # for each state: how it was found first; (-1, "") for the initial one
+    loops: int = 0  # steps that change nothing: counted, as SPIN counts them, but they help nobody and are not among `steps`
 
     def path(self, number: int) -> Path[State]:
         """The shortest path to a state."""
@@ -58,7 +59,7 @@ class Report(Generic[State]):
 
     graph: Graph[State]
     broken: dict[str, Path[State]] = field(default_factory=dict)  # invariant -> shortest counterexample
-    stuck: Path[State] | None = None  # a state without successors
+    stuck: Path[State] | None = None  # a state that nothing leads out of
     stranded: dict[str, Path[State]] = field(default_factory=dict)  # goal -> nearest state from which it cannot be reached
 
     @property
@@ -67,7 +68,7 @@ class Report(Generic[State]):
 
     @property
     def transition_count(self) -> int:
-        return sum(map(len, self.graph.steps))
+        return sum(map(len, self.graph.steps)) + self.graph.loops
 
     @property
     def problems(self) -> dict[str, Path[State]]:
@@ -125,6 +126,9 @@ def reach(initial: State, successors: Successors[State], limit: int, stop: Predi
         steps = []
         for label, state in successors(graph.states[source]):
             target = number.setdefault(state, len(graph.states))
+            if target == source:
+                graph.loops += 1
+                continue
             if target == len(graph.states):
                 graph.states.append(state)
                 graph.parents.append((source, label))

@@ -6,7 +6,7 @@ The world is written a second time, by hand, in `worlds/token.pml`; it gives a m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from lsm.machines.table import Edge, Machine
 
@@ -45,6 +45,18 @@ def promela_calls(machine: Machine, letter: str) -> str:
         options += [f"  :: {' || '.join(ignored)} -> skip"] if ignored else []
         lines += [f"inline {machine.name}_{event}(i) {{", "  if", *options, "  :: else -> assert(false)", "  fi", "}"]
     return "\n".join([f"/* Generated from the table {machine.name!r} by specs/promela.py: do not edit. */", *lines, ""])
+
+
+def promela_messages(machines: Collection[Machine], tells: Mapping[tuple[str, str], str]) -> str:
+    """Numbers for all events of machines that tell each other something, MSG_MACHINE_EVENT, and handle(message), which delivers one to machine 0.
+
+    `tells`: (machine, effect) -> "machine:event"; the world defines post(message), and all other effects.
+    """
+    events = [f"{machine.name}_{event}" for machine in machines for event in machine.events]
+    lines = [f"#define MSG_{event} {number}" for number, event in enumerate(events, start=1)]
+    lines += [f"#define do_{effect}(i) post(MSG_{told.replace(':', '_')})" for (_, effect), told in tells.items()]
+    deliveries = [f"  :: message == MSG_{event} -> {event}(0)" for event in events]
+    return "\n".join([*lines, "inline handle(message) {", "  if", *deliveries, "  fi", "}", ""])
 
 
 def _call(machine: Machine, edge: Edge, letter: str) -> str:

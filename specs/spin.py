@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lsm.machines.checkpoint import CHECKPOINT
@@ -17,15 +17,19 @@ from lsm.machines.residency import RESIDENCY
 from lsm.machines.slot import SLOT
 from lsm.machines.table import Machine
 from lsm.machines.token import TOKEN
-from specs.promela import promela, promela_calls
+from specs.promela import promela, promela_calls, promela_messages
 from specs.worlds.budget import KERNEL as BUDGET_KERNEL
 from specs.worlds.budget_state import Scenario
+from specs.worlds.owner import TABLES as OWNER_TABLES
+from specs.worlds.owner import tell_of
+from specs.worlds.owner_state import Scenario as OwnerScenario
 from specs.worlds.token import KERNEL
 
 WORLD = Path(__file__).parent / "worlds" / "token.pml"
 SLOTS_WORLD = WORLD.with_name("slots.pml")
 CHECKPOINTS_WORLD = WORLD.with_name("checkpoints.pml")
 ENCODER_WORLD = WORLD.with_name("encoder.pml")
+OWNER_WORLD = WORLD.with_name("owner.pml")
 BUDGET_WORLD = WORLD.with_name("budget.pml")
 OPTIMISE = {2: "-O0", 3: "-O1"}  # of the C compiler, for N processes: small worlds are checked sooner than they are compiled
 DEPTH = {4: 20_000_000}  # of the search, which is an error when it is too small
@@ -66,6 +70,32 @@ def count_checkpoints(table: Machine = CHECKPOINT) -> Verdict:
 def count_encoder(defines: Sequence[str] = (), encoder: Machine = ENCODER, residency: Machine = RESIDENCY) -> Verdict:
     """Every state of an encoder, its model's residency and two requests; assertions are checked on the way."""
     return _count(ENCODER_WORLD, "encoder_tables.pml", promela_calls(encoder, "e") + promela_calls(residency, "r"), defines)
+
+
+def count_owner(scenario: OwnerScenario) -> Verdict:
+    """Every state of one model's owner; assertions are checked on the way."""
+    return _run_owner(scenario, (), ["-DNOREDUCE", "-DSAFETY", "-DNOCLAIM"], ["-w22", "-m2000000"])
+
+
+def check_passing(scenario: OwnerScenario, property: str) -> Verdict:
+    """What `property` names in worlds/owner.pml comes to an end, on every run that is fair as specs/worlds/owner_claims.py says."""
+    return _run_owner(scenario, ["-DLIVE"], ["-DNOREDUCE", "-DNFAIR=4"], ["-a", "-f", "-N", property, "-w22", "-m4000000"])
+
+
+def _run_owner(scenario: OwnerScenario, defines: Sequence[str], compile_flags: Sequence[str], run_flags: Sequence[str]) -> Verdict:
+    if not available():
+        raise SpinError(REMEDY)
+    values = {name.upper(): int(value) for name, value in asdict(scenario).items() if name not in ("inbox_limit", "mistake")}
+    options = [f"-D{name}={value}" for name, value in values.items()] + [f"-DLIMIT={scenario.inbox_limit}"]
+    tables = list(OWNER_TABLES.values())
+    tells = {(table.name, effect): told for table in tables for effect in table.effects if (told := tell_of(table, effect))}
+    calls = "".join(promela_calls(table, table.name[0]) for table in tables)
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(OWNER_WORLD, folder)
+        (Path(folder) / "owner_tables.pml").write_text(promela_messages(tables, tells) + calls)
+        _call(folder, ["spin", "-a", *options, *defines, OWNER_WORLD.name])
+        _call(folder, ["gcc", "-w", "-O1", "-DCOLLAPSE", "-DVECTORSZ=2048", *compile_flags, "-o", "pan", "pan.c"])
+        return _verdict(_call(folder, ["./pan", *run_flags]))
 
 
 def _count(world: Path, tables_name: str, tables: str, defines: Sequence[str] = ()) -> Verdict:

@@ -122,10 +122,19 @@ bool patient;
 #define settle(i) if :: p_state[i] != token_awake && p_state[i] != token_clearing -> look[i] = 0; quantum[i] = 0 :: else fi
 #define hears(j)  (p_state[j] == token_awake || p_state[j] == token_clearing || \
                    ((p_state[j] == token_asleep || p_state[j] == token_waiting) && entry[j] > 0))
-#ifdef SURE_RINGS
-#define may_be_lost
+#define hears_ask(i, j)   (asks[i].bell[j] > 0 && hears(j) && !look[j])
+#define hears_leave(j)    (p_state[j] == token_clearing && !look[j])
+#if N == 2
+#define asked_listen(i)   hears_ask(i, O1(i))
+#define clearing_listen(i) hears_leave(O1(i))
 #else
-#define may_be_lost :: skip
+#define asked_listen(i)   (hears_ask(i, O1(i)) || hears_ask(i, O2(i)))
+#define clearing_listen(i) (hears_leave(O1(i)) || hears_leave(O2(i)))
+#endif
+#ifdef SURE_RINGS                              /* a ring that nobody would hear cannot be lost */
+#define may_be_lost(listens)
+#else
+#define may_be_lost(listens) :: listens
 #endif
 inline unlist(i) { d_step { a = 0; b = 0;
   do :: a < length -> if :: line[a] != i + 1 -> line[b] = line[a]; b++ :: else fi; a++ :: else -> break od;
@@ -134,9 +143,9 @@ inline unlist(i) { d_step { a = 0; b = 0;
 inline strike_out() { d_step { a = 0;
   do :: a < N -> old[a] = 0; if :: p_state[a] == DEAD && memory[a] == 0 -> entry[a] = 0 :: else fi; a++ :: else -> break od; a = 0 } }
 inline ask_nobody(i) { d_step { a = 0; do :: a < N -> asks[i].bell[a] = 0; a++ :: else -> break od; a = 0 } }
-inline ring_asked(i) { if :: heard = 1 may_be_lost fi; d_step { a = 0;
+inline ring_asked(i) { if :: heard = 1 may_be_lost(asked_listen(i)) fi; d_step { a = 0;
   do :: a < N -> if :: heard && asks[i].bell[a] > 0 && hears(a) -> look[a] = 1 :: else fi; a++ :: else -> break od; a = 0; heard = 0 } }
-inline ring_clearing() { if :: heard = 1 may_be_lost fi; d_step { a = 0;
+inline ring_clearing(i) { if :: heard = 1 may_be_lost(clearing_listen(i)) fi; d_step { a = 0;
   do :: a < N -> if :: heard && p_state[a] == token_clearing -> look[a] = 1 :: else fi; a++ :: else -> break od; a = 0; heard = 0 } }
 #define left_by(i) (asked(i) == ALL -> 0 : (memory[i] < STAYS -> memory[i] : STAYS))
 #define in_line(i) ((length > 0 && line[0] == i + 1) || (length > 1 && line[1] == i + 1) || (length > N - 1 && line[N - 1] == i + 1))
@@ -174,7 +183,7 @@ end: do
   choose(0, 0) choose(1, 0) choose(2, 0) choose(0, 1) choose(1, 1) choose(2, 1) choose(0, 2) choose(1, 2) choose(2, 2)
   :: atomic { !looking && (todo[_pid] & ASKS_DROP) -> todo[_pid] = todo[_pid] & ~ASKS_DROP; ask_nobody(_pid) }
   :: atomic { todo[_pid] % DISCHARGE == 0 && (todo[_pid] & DISCHARGE) -> todo[_pid] = todo[_pid] & ~DISCHARGE; entry[_pid] = memory[_pid];
-       ring_clearing() }
+       ring_clearing(_pid) }
   :: atomic { todo[_pid] % TOKEN_DROP == 0 && (todo[_pid] & TOKEN_DROP) -> todo[_pid] = todo[_pid] & ~TOKEN_DROP; token[_pid] = 0 }
   :: atomic { todo[_pid] == TICKET_CLOSE -> todo[_pid] = 0; unlist(_pid) }
   /* death, and what the kernel takes back, in any order */

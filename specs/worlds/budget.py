@@ -37,7 +37,7 @@ class World:
         steps = []
         for i, process in enumerate(arena.processes):
             moves = self._bury(arena, i, process) if process.state == DEAD else self._live(arena, i, process)
-            steps += [(f"{label}.{i}", target) for label, target in moves if target != arena]
+            steps += [(f"{label}.{i}", target) for label, target in moves]
         return steps
 
     def _live(self, arena: Arena, i: int, p: Process) -> Iterator[Step]:

@@ -123,7 +123,8 @@ end:
   :: atomic { away = !away }
   :: atomic { prompt != NOTHING -> prompt = NOTHING }
   :: atomic { prompt == NOTHING && held != NOTHING -> lost() }
-  :: atomic { prompt != NOTHING -> lost(); prompt = NOTHING }
+  :: atomic { prompt != NOTHING -> lost(); prompt = NOTHING } /* everything is failed */
+  :: atomic { prompt != NOTHING && !away -> lost(); prompt = NOTHING } /* a decode fails */
   :: atomic { prompt == NOTHING && !away -> ask() }
   :: atomic { prompt != NOTHING && !away -> batch(); assert(s_state[0] == checkpoint_following && n_kept <= 2) }
   od

@@ -73,7 +73,7 @@ class World:
     def successors(self, memory: Memory) -> list[Step]:
         if memory.wrong:
             return [("wrong", memory)]
-        return [(label, target) for label, target in self._steps(memory) if target != memory]
+        return list(self._steps(memory))
 
     def _steps(self, memory: Memory) -> Iterator[Step]:
         if memory.away:
@@ -93,11 +93,16 @@ class World:
 
     def _asked(self, memory: Memory) -> Iterator[Step]:
         for prompt in self.prompts:
-            for fault in (False, True) if self.scenario.faults else (False,):
-                for exchanged in self._exchanged(memory, fault):
-                    n_common = common(exchanged.believed, prompt)
-                    matched = self._matched(exchanged, n_common, len(prompt), fault)
-                    yield f"{'fault.' if fault else ''}ask {prompt}", self._judged(exchanged, matched, prompt, fault)
+            fine = list(self._answers(memory, prompt, False))
+            yield from ((f"ask {prompt}", after) for after in fine)
+            if self.scenario.faults:  # where nothing is copied, no copy can fail
+                yield from ((f"fault.ask {prompt}", after) for after in self._answers(memory, prompt, True) if after not in fine)
+
+    def _answers(self, memory: Memory, prompt: str, fault: bool) -> Iterator[Memory]:
+        for exchanged in self._exchanged(memory, fault):
+            n_common = common(exchanged.believed, prompt)
+            matched = self._matched(exchanged, n_common, len(prompt), fault)
+            yield self._judged(exchanged, matched, prompt, fault)
 
     def _exchanged(self, memory: Memory, fault: bool) -> Iterator[Memory]:
         """Before the slot takes a prompt, its content may be stored, and what is stored put back; `fault`: the latter cannot be."""

@@ -77,7 +77,7 @@ class World:
     def successors(self, model: Model) -> list[Step]:
         if model.wrong:
             return [("wrong", model)]
-        return [(label, target) for label, target in self._steps(model) if target != model]
+        return list(self._steps(model))
 
     def _steps(self, model: Model) -> Iterator[Step]:
         yield from self._clients(model)

@@ -51,7 +51,7 @@ class World:
         steps = [*self._line(owner), *self._engine(owner), *self._handle(owner), *self._timers(owner), *self._asks(owner)]
         if len(owner.inbox) < self.scenario.inbox_limit:
             steps += [*self._clients(owner), *self._calls(owner)]
-        return [(label, target) for label, target in steps if target != owner]
+        return steps
 
     # ---- the owner --------------------------------------------------------------------------------------------------
 

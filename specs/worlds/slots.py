@@ -51,8 +51,7 @@ class World:
     def successors(self, engine: Engine) -> list[Step]:
         if engine.wrong:
             return [("wrong", engine)]
-        steps = [*self._clients(engine), *self._memory(engine), *self._steps(engine)]
-        return [(label, target) for label, target in steps if target != engine]
+        return [*self._clients(engine), *self._memory(engine), *self._steps(engine)]
 
     # ---- clients and memory -----------------------------------------------------------------------------------------
 
