@@ -48,7 +48,7 @@ def promela_calls(machine: Machine, letter: str) -> str:
 
 
 def promela_messages(machines: Collection[Machine], tells: Mapping[tuple[str, str], str]) -> str:
-    """Numbers for all events of machines that tell each other something, MSG_MACHINE_EVENT, and handle(message), which delivers one to machine 0.
+    """Numbers for all events of machines that tell each other something, MSG_MACHINE_EVENT, and handle(message), which delivers one.
 
     `tells`: (machine, effect) -> "machine:event"; the world defines post(message), and all other effects.
     """

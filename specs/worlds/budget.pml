@@ -1,7 +1,7 @@
 /* The world of specs/worlds/budget.py, written a second time for SPIN: two or three processes under one budget, the ledger, the bells on its
    pages, kill -9 between any two acts.
 
-   The table comes from budget_table.pml: token_EVENT(i) moves process i and does what the edge says; an event that the table refuses fails an
+   The table comes from budget_tables.pml: token_EVENT(i) moves process i and does what the edge says; an event that the table refuses fails an
    assertion.  What is to be done is a set of acts, which are done in the order in which they stand here.
 
    -DN=2 -DBUDGET=3 -DLEAVES=2 -DSTAYS=0     as in the Scenario there
@@ -116,7 +116,7 @@ bool patient;
 #define do_quantum_start(i) quantum[i] = (quantum[i] -> quantum[i] : 1)
 #define do_quantum_stop(i)  quantum[i] = 0
 
-#include "budget_table.pml"
+#include "budget_tables.pml"
 
 /* ---- what a step does beside ---- */
 #define settle(i) if :: p_state[i] != token_awake && p_state[i] != token_clearing -> look[i] = 0; quantum[i] = 0 :: else fi

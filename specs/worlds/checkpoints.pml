@@ -1,6 +1,6 @@
 /* One slot and its snapshots: the world of checkpoints.py, written a second time.
  *
- * The table comes from checkpoints_table.pml: checkpoint_EVENT(i) moves the machine and does what the edge says; an event that the table
+ * The table comes from checkpoints_tables.pml: checkpoint_EVENT(i) moves the machine and does what the edge says; an event that the table
  * refuses fails an assertion.  A text of the letters a and b is a number: 1, then a bit for each letter.  What the memory holds and what the
  * slot believes are the same here, and a snapshot is of what it says: that they always are is an invariant of checkpoints.py.
  */
@@ -14,7 +14,7 @@ byte kept[2], n_kept;
 bool away;
 bool in_memory, found; /* facts of `match` */
 
-#include "checkpoints_table.pml"
+#include "checkpoints_tables.pml"
 
 inline length(text, n) { n = 0; t = text; do :: t > 1 -> t = t / 2; n++ :: else -> break od; t = 0 }
 

@@ -4,7 +4,7 @@
  * kind and do what the edge says; an event that the table refuses fails an assertion.  What a machine tells another is post(MACHINE_EVENT
  * as a number); handle(m) delivers it.  What the engine thread is told is a list of jobs, and each job one step, or two.
  *
- * -DCLIENTS=2 -DLIMIT=2 -DEVICT_KV=1 -DIDLE_SLEEP=1 ...     as in the Scenario there; each is needed
+ * -DCLIENTS=2 -DINBOX_LIMIT=2 -DEVICT_KV=1 -DIDLE_SLEEP=1 ...     as in the Scenario there; each is needed
  * -DLIVE     for liveness: `calm` comes at some moment, or never; from then on nobody cancels or calls, and nothing fails
  *
  * Who goes on if he can is a process of his own.  All variables that are not in owner_state.py are 0 between two steps. */
@@ -37,7 +37,7 @@ byte t_state[1], s_state[1], l_state[1], r_state[1];
 byte inbox[MESSAGES], posted, jobs[JOBS], n_jobs;
 byte client[CLIENTS], demand, device, charged, asked, quantum;
 byte failing; /* the clients whose failure is on the list */
-bool context, running, locked, booked, idle_timer, called_off, young, progress;
+bool context, running, locked, booked, idle_timer, young, progress;
 bool patient, hopeless, others; /* facts of one event */
 byte first, k, set, x;
 #ifdef LIVE
@@ -85,6 +85,7 @@ bool calm;
 #define do_ticket_close(i) skip
 #define do_want_drop(i) skip
 #define do_backoff_start(i) skip
+#define do_load_abort(i) skip /* it may come too late: the load ends as it likes */
 
 #include "owner_tables.pml"
 
@@ -134,8 +135,7 @@ inline do_demand_drop(i) { less() }
 inline do_idle_start(i) { idle_timer = IDLE_SLEEP }
 inline do_idle_stop(i) { idle_timer = false }
 inline do_fail_demand(i) { fail_later(); end_wakers(); post(MSG_load_refused) }
-inline do_load_abort(i) { called_off = true }
-inline do_engine_load(i) { called_off = false; give(LOAD) }
+inline do_engine_load(i) { give(LOAD) }
 inline do_engine_free(i) { fail_later(); give(FREE) }
 inline do_engine_resume(i) { give(RESUME); end_wakers() }
 inline do_drain(i) { give(DRAIN) }
@@ -163,7 +163,7 @@ inline fired() { if :: t_state[0] != token_awake -> young = false; quantum = 0 :
 
 #define at(STATE) t_state[0] == token_##STATE
 #define next(what) n_jobs > 0 && jobs[0] == what
-#define room (posted < LIMIT)
+#define room (posted < INBOX_LIMIT)
 
 active proctype Owner() { end: do
   :: atomic { posted > 0 -> first = inbox[0]; next_message();

@@ -124,10 +124,8 @@ class World:
             case "fail_demand":
                 wakers = [i for i, left in enumerate(owner.clients) if left == WAKES]
                 return _post(_end_all(_fail_later(owner), wakers), "load:refused")
-            case "load_abort":
-                return owner._replace(abort=True)
             case "engine_load":
-                return owner._replace(abort=False, jobs=(*owner.jobs, "load"))
+                return owner._replace(jobs=(*owner.jobs, "load"))
             case "engine_free":
                 owner = _fail_later(owner)
                 return owner._replace(jobs=(*owner.jobs, "free"))

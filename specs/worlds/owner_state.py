@@ -30,7 +30,6 @@ class Owner(NamedTuple):
     demand: int = 0  # the owner's count
     clients: tuple[int, ...] = ()  # batches that each one's request still needs; 0: asks for nothing
     idle_timer: bool = False
-    abort: bool = False  # what the loader's progress callback will answer
     young: bool = False  # the minimum hold is not over
     quantum: int = 0  # 0 not started, 1 started, 2 over
     progress: bool = False  # a batch was run since the last wake

@@ -11,7 +11,7 @@
 #ifndef N
 #define N 2
 #endif
-#include "token_table.pml"
+#include "token_tables.pml"
 
 #define NOBODY 0                               /* in line[] and watch[], process i stands as i + 1 */
 #define FIRST  254

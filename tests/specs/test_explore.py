@@ -50,15 +50,22 @@ def test_an_invariant_may_be_broken_from_the_start() -> None:
 
 
 def test_nothing_is_found_where_nothing_is_wrong() -> None:
-    report = explore("start", steps(FORK), {"true": lambda state: True}, {"the middle": lambda state: state != "start"})
+    arrows = steps({**FORK, "end": [("back", "start")]})
+    report = explore("start", arrows, {"true": lambda state: True}, {"the middle": lambda state: state != "start"})
     assert report.problems == {}
-    assert first_broken("start", steps(FORK), {"true": lambda state: True}) is None
+    assert first_broken("start", arrows, {"true": lambda state: True}) is None
 
 
 def test_a_state_without_successors_is_reported() -> None:
     report = explore("start", steps({**FORK, "end": []}), {})
     assert report.stuck is not None and report.stuck.state == "end"
     assert list(report.problems) == ["stuck"]
+
+
+def test_a_step_that_changes_nothing_is_counted_and_leads_nowhere() -> None:
+    report = explore("start", steps(FORK), {})
+    assert report.transition_count == 6 and report.graph.loops == 1
+    assert report.stuck is not None and report.stuck.state == "end"
 
 
 def test_the_nearest_state_that_cannot_reach_the_goal_is_reported() -> None:

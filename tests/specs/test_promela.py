@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from lsm.machines.request import REQUEST
+from lsm.machines.sleep import SLEEP
 from lsm.machines.slot import SLOT
 from lsm.machines.table import Edge, Machine, ignoring
 from lsm.machines.token import TOKEN
 from specs import spin
+from specs.counts import REQUESTS
 from specs.planting import at, without
-from specs.promela import promela, promela_calls
+from specs.promela import promela, promela_calls, promela_messages
 from specs.worlds.token import KERNEL
 
 LAMP = Machine(
@@ -60,6 +62,13 @@ inline bell_press(i) {
 """
 
 
+def test_what_a_machine_tells_another_is_a_message() -> None:
+    assert promela_messages([LAMP], {("lamp", "glow"): "lamp:press"}) == (
+        "#define MSG_lamp_press 1\n#define do_glow(i) post(MSG_lamp_press)\n"
+        "inline handle(message) {\n  if\n  :: message == MSG_lamp_press -> lamp_press(0)\n  fi\n}\n"
+    )
+
+
 def test_an_event_that_the_world_sends_is_a_call_for_each_edge() -> None:
     """What is ignored does nothing, what is refused fails."""
     bell = Machine(
@@ -93,6 +102,23 @@ def test_spin_catches_a_cancel_without_effect() -> None:
     """P13."""
     deaf = without(REQUEST, ("prefilling", "cancel"), ignored=True)
     assert spin.count_slots(request=deaf).errors == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not spin.available(), reason=spin.REMEDY)
+def test_spin_catches_a_batch_without_its_memory() -> None:
+    """S10: the assertions of the owner's world are awake."""
+    early = at(TOKEN, "draining", "drained", do=("token_drop", "device_unmap"))
+    assert spin.count_owner(REQUESTS, early).errors == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not spin.available(), reason=spin.REMEDY)
+def test_spin_catches_a_lost_wake_up() -> None:
+    """S2: somebody who waits for ever is found, by the property that is about him and by no other."""
+    forgets = at(SLEEP, "falling_asleep", "device_left", "demanded", target="asleep", do=())
+    verdicts = spin.check_owner(REQUESTS, ("client_waits", "falling_asleep"), forgets)
+    assert {name: verdict.errors for name, verdict in verdicts.items()} == {"client_waits": 1, "falling_asleep": 0}
 
 
 def test_every_event_and_fact_of_the_token_has_a_meaning_in_the_world() -> None:
