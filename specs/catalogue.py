@@ -118,7 +118,7 @@ REQUIREMENTS: dict[str, tuple[str, Evidence]] = {
 }
 
 FAULTS: dict[str, tuple[str, Evidence]] = {
-    "A3": ("memory grows with each cycle", (BIT_FOR_BIT, "not modelled: drafts do not exist yet")),
+    "A3": ("memory grows with each cycle", (BIT_FOR_BIT,)),
     "A4": ("a later wake fails where the first worked", (BIT_FOR_BIT,)),
     "A5": ("a sleeper still holds device memory", (LEAVES_PROCESS,)),
     "A6": ("a wake without room never recovers", ()),

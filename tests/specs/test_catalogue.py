@@ -38,12 +38,10 @@ def test_something_stands_for_each_or_it_is_said_why_not(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROPERTIES)
 def test_each_property_has_a_claim_a_planted_mistake_or_a_test(name: str) -> None:
-    """P1 to P20."""
     assert any(not evidence.startswith(NOT_MODELLED) for evidence in PROPERTIES[name][1])
 
 
 def test_the_catalogue_is_whole() -> None:
-    """P1 to P20 and S1 to S12, in order."""
     assert list(PROPERTIES) == [f"P{n}" for n in range(1, 21)]
     assert list(REQUIREMENTS) == [f"S{n}" for n in range(1, 13)]
 

@@ -19,7 +19,7 @@ from specs.story import changes
 from specs.words import WORDS, words
 from specs.worlds import budget, checkpoints, encoder, owner, slots, token
 from specs.worlds.budget_state import Scenario as BudgetScenario
-from specs.worlds.owner_state import Scenario
+from specs.worlds.owner_state import Owner, Scenario
 from specs.worlds.slots_state import ANY, Slot
 from specs.worlds.slots_state import Scenario as SlotsScenario
 from specs.worlds.token_state import Arena, Process
@@ -32,7 +32,7 @@ def test_there_are_more_than_forty_and_no_name_is_used_twice() -> None:
 
 @pytest.mark.parametrize("requirement", ["S1", "S2", "S3", "S5", "S6", "S7", "S8", "S9", "S10", "S11"])
 def test_every_requirement_that_a_world_can_break_has_its_mistakes(requirement: str) -> None:
-    """S4 is measured, S5 has no machine yet: the page says so."""
+    """S4 is measured, the router has no machine yet: the page says so."""
     assert any(requirement in mistake.about.split() for mistake in PLANTED.values())
 
 
@@ -77,6 +77,20 @@ def test_changes_name_the_part_and_the_field() -> None:
     after = Arena((1,), (Process(), Process(state="doorway", watch=1)))
     assert list(changes(before, after)) == ["line: nothing -> 1", "process 1 state: asleep -> doorway", "process 1 watch: nobody -> 1"]
     assert list(changes(Slot(), Slot(believed=1))) == ["believed: 0 -> 1"]
+
+
+def test_classes_of_memory_are_named() -> None:
+    assert list(changes(Owner(device=1), Owner(device=3, charged=4))) == ["device: compute -> compute, weights", "charged: nothing -> kv"]
+    assert list(changes(encoder.Model(), encoder.Model(device=8, wants=("", "text")))) == [
+        "device: nothing -> encoder",
+        "wants: nothing, nothing -> nothing, text",
+    ]
+
+
+def test_what_lasts_for_ever_is_told_as_that() -> None:
+    assert list(mutants.story("demand while asleep does not wake"))[-1] == (
+        "so after 3 steps this may last for ever: a load that waits for the token"
+    )
 
 
 def test_a_path_keeps_the_states_on_the_way() -> None:
