@@ -33,7 +33,7 @@ ENCODERS = (
     in_encoder("the KV cache makes room, too", "S5", "the KV cache and the compute buffers stay while the model is awake", 9,
                mistake="the KV cache makes room, too"),
     in_encoder("an encoder that does not fit leaves the model without weights", "S5", HAS_WEIGHTS, 10,
-               at(ENCODER, "entering_alone", "enter_failed", target="host", do=("fail_media",))),
+               at(ENCODER, "entering_alone", "enter_failed", "!changed", target="host", do=("fail_media",))),
     in_encoder("nobody hears that the weights did not come back", "S5", HAS_WEIGHTS, 11, at(ENCODER, "returning", "enter_failed", do=())),
     in_encoder("a model without its weights waits for ever", "S5", "a request", 12, at(RESIDENCY, "resident", "weights_lost", do=())),
     in_encoder("a batch runs while the weights are lost", "S5", "a batch runs only with everything on the device", 13,

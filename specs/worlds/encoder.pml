@@ -38,7 +38,7 @@ byte e_state[1], r_state[1];
 bit weights, kv, compute, enc; /* classes with memory on the device */
 byte todo, want[2], batch = NOBODY;
 bool ending[2], asked;
-bool for_room; /* a fact of `enter_failed` */
+bool for_room, changed; /* facts of `enter_failed` */
 
 #include "encoder_tables.pml"
 
@@ -57,6 +57,7 @@ inline do_run(i) { todo = RUN }
 inline do_fail_open(i) { skip }
 inline do_fail_media(i) { ending[batch] = true }
 inline do_report_lost(i) { residency_weights_lost(i) }
+inline do_report_changed(i) { free_all(); want[0] = 0; want[1] = 0; asked = false; residency_freed(i); encoder_freed(i) }
 inline do_release_compute(i) { compute = 0 }
 inline do_release_kv(i) { kv = 0 }
 inline do_restore(i) { weights = 1; kv = 1; compute = 1 }
@@ -76,7 +77,8 @@ inline settled() {
   :: todo == NOTHING && idle -> batch = NOBODY; end_if_ending(0); end_if_ending(1)
   :: else
   fi;
-  for_room = false
+  for_room = false;
+  changed = false
 }
 inline free_all() { weights = 0; kv = 0; compute = 0; enc = 0 }
 
@@ -111,7 +113,8 @@ end:
   :: atomic { NOW(RELEASE_ENCODER); for_room = true; encoder_leave_failed(0); settled() }
   :: atomic { NOW(RESTORE_ENCODER); enc = 1; encoder_entered(0); settled() }
   :: atomic { NOW(RESTORE_ENCODER); for_room = true; encoder_enter_failed(0); settled() }
-  :: atomic { todo == RESTORE_ENCODER && e_state[0] == encoder_entering -> todo = NOTHING; encoder_enter_failed(0); settled() }
+  :: atomic { NOW(RESTORE_ENCODER); changed = true; encoder_enter_failed(0); settled() }
+  :: atomic { NOW(RESTORE_ENCODER); encoder_enter_failed(0); settled() }
   :: atomic { NOW(OPEN); enc = 1; encoder_opened(0); settled() }
   :: atomic { NOW(OPEN); for_room = true; encoder_open_failed(0); settled() }
   :: atomic { NOW(RUN); assert(enc); want[batch] = ENCODED; encoder_encoded(0); settled() }

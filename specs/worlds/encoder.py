@@ -114,8 +114,8 @@ class World:
             yield "engine.run", self._fire(_with(together, model.batch, "encoded"), "encoder", done)
         else:
             yield f"engine.{model.todo}", self._fire(moved, "encoder", done)
-        for for_room in (True, False) if (model.encoder, model.todo) == ("entering", "restore_encoder") else (True,):
-            yield f"fault.{model.todo}", self._fire(model._replace(todo=""), "encoder", failed, for_room=for_room)
+        for why in ("room", "changed", "other") if model.todo == "restore_encoder" else ("room",):
+            yield f"fault.{model.todo}", self._fire(model._replace(todo=""), "encoder", failed, why)
 
     # ---- what the engine thread does between two windows
 
@@ -129,8 +129,7 @@ class World:
             case "away":
                 yield from self._woken(model)
         if model.residency in ("resident", "hollow", "away"):
-            freed = self._fire(model._replace(device=0, wants=Model().wants, asked=False), "residency", "freed")
-            yield "unload", self._fire(freed, "encoder", "freed")
+            yield "unload", self._freed(model)
         may_run = model.residency == "resident"
         if self.scenario.mistake == "a batch runs while the weights are lost":
             may_run = model.residency in ("resident", "hollow")
@@ -138,6 +137,10 @@ class World:
             yield "leave", self._fire(self._fire(model, "residency", "leave"), "residency", "left")._replace(asked=False)
         if may_run and (not model.asked or model.residency == "hollow"):
             yield from self._served(model)
+
+    def _freed(self, model: Model) -> Model:
+        freed = self._fire(model._replace(device=0, wants=Model().wants, asked=False), "residency", "freed")
+        return self._fire(freed, "encoder", "freed")
 
     def _loaded(self, model: Model) -> Iterator[Step]:
         failed = self._fire(self._fire(model._replace(device=0), "encoder", "freed"), "residency", "load_failed")
@@ -165,11 +168,12 @@ class World:
 
     # ---- the tables
 
-    def _fire(self, model: Model, machine: str, event: str, for_room: bool = True) -> Model:
+    def _fire(self, model: Model, machine: str, event: str, why: str = "room") -> Model:
         facts = {
             "fits": self._fits(model.device),
             "fits_alone": self._fits(model.device & ~WEIGHTS),
-            "for_room": for_room,
+            "for_room": why == "room",
+            "changed": why == "changed",
             "on_demand": self.scenario.on_demand,
             "encoder_stays": not self.scenario.on_demand,
             "evict_kv": self.scenario.evict_kv,
@@ -203,6 +207,8 @@ class World:
                 return _ending(model, model.batch)
             case "report_lost":
                 return self._fire(model, "residency", "weights_lost")
+            case "report_changed":
+                return self._freed(model)
             case "rest" if machine == "residency":
                 return model._replace(asked=model.residency == "hollow")  # a model that is not there has left already
         return model

@@ -194,6 +194,7 @@ def test_a_deleted_page_asks_its_owner_to_leave(arena: Path, new_ledger: Callabl
 PAGES = st.builds(
     Page, st.integers(0, 2**31), st.dictionaries(st.sampled_from(["weights", "kv"]), st.integers(0, 2**62)), st.integers(0, 2**62),
     st.booleans(), st.floats(0, 1e9), st.floats(0, 1e9), st.integers(0, 2**62), st.lists(st.integers(1, 999_999), max_size=3).map(tuple),
+    st.booleans(),
 )  # fmt: skip
 
 

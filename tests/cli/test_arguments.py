@@ -166,6 +166,8 @@ def test_every_default_can_be_written_down() -> None:
         (("-ctk", "q3"), "-ctk: 'q3' is none of f32, f16"),
         (("--vram-budget", "much"), "--vram-budget: 'much' is neither a size such as 6GiB"),
         (("--vram-budget", "0"), "--vram-budget: '0' is not a size above 0"),
+        *((("--vram-budget", f"{n}TiB"), f"--vram-budget: '{n}TiB' is more than any machine has") for n in (1048577, 999999999)),
+        (("--shadow-max", "99999999TiB"), "--shadow-max: '99999999TiB' is more than any machine has"),
         (("--api-prefix", "llm"), "--api-prefix: 'llm' is not a path"),
         (("--samplers", "top_k;best"), "--samplers: 'top_k;best' names a sampler that does not exist"),
         (("-l", "15043"), "-l: '15043' is not a token's id followed by"),

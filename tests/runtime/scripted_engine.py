@@ -62,6 +62,7 @@ class Script:
     release_s: float = 0.01
     batch_s: float = 0.01
     broken_file: bool = False  # the next load finds it
+    full_disk: bool = False  # no copy of the KV cache can be made
     changed_file: bool = False  # the next restore finds it
     sizes: dict[str, int] = field(default_factory=lambda: {"weights": 60, "kv": 20, "compute": 10})
 
@@ -203,6 +204,8 @@ class ScriptedEngine:
     async def _do_release(self, memory_class: str) -> None:
         assert not self._running, "memory leaves under a running engine"
         await trio.sleep(self.script.release_s)
+        if memory_class == "kv" and self.script.full_disk:
+            return
         self.device.put(self.name, {name: size for name, size in self.device.bytes.get(self.name, {}).items() if name != memory_class})
         if memory_class == "weights":
             self.device.resident.discard(self.name)

@@ -259,3 +259,48 @@ async def test_nobody_is_asked_for_what_the_dead_give_back(autojump_clock: Clock
     b = await house.model("b")
     assert (a.state("sleep"), b.state("sleep")) == ("awake", "awake")
     assert house.device.times("a", "released") == []
+
+
+async def test_a_kv_cache_that_cannot_leave_ends_the_wait_for_it(autojump_clock: Clock, house: House) -> None:
+    """Design 4: nobody waits for ever: 503 for who needs the room, the other one goes on, and a disk with room again is found."""
+    budget(house, ONE + KV - 1)
+    a, b = await house.model("a", full_disk=True), await house.model("b", loaded=False)
+    for _ in range(2):
+        start = trio.current_time()
+        with pytest.raises(Unavailable, match=r"KV cache of a .*LSM_SPILL_DIR"):
+            await b.wake()
+        assert trio.current_time() - start < 3
+        assert await house.serve(a) == 1
+        await idle(house, a)
+    house.scripts["a"].full_disk = False
+    await b.wake()
+    assert await house.serve(b) == await house.serve(a) == 1
+    assert house.device.peak <= ONE + KV - 1
+
+
+async def test_who_waits_behind_a_kv_cache_that_cannot_leave_gets_its_turn(autojump_clock: Clock, house: House) -> None:
+    """P5: the token is not kept from those who need it meanwhile."""
+    budget(house, ONE + KV - 1)
+    a, b = await house.model("a", full_disk=True), await house.model("b", loaded=False)
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def _ask_b() -> None:
+                with pytest.raises(Unavailable, match="KV cache of a"):
+                    await b.wake()
+
+            await house.until(lambda: a.state("token") == "asleep")
+            assert await house.serve(a) == 1
+
+
+async def test_a_kv_cache_that_finds_room_in_time_is_waited_for(autojump_clock: Clock, house: House) -> None:
+    """Design 4: it tries again at each look."""
+    budget(house, ONE + KV - 1)
+    a, b = await house.model("a", full_disk=True), await house.model("b", loaded=False)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(b.wake)
+        await house.until(lambda: a.state("token") == "asleep")
+        await trio.sleep(0.6)
+        house.scripts["a"].full_disk = False
+    assert await house.serve(b) == 1

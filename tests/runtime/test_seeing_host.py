@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ import trio
 
 from lsm.api import ChatRequest, Finish, Host, MediaPrompt, Options, Sampling, Settings, open_host
 from lsm.config.media import MediaSettings
-from lsm.errors import InvalidRequest, ModelFileError
+from lsm.errors import InvalidRequest, ModelFileError, Unavailable
 from lsm.native.library import lib
 from tests import tiny_models, tiny_projectors
 from tests.media_files import png
@@ -115,6 +116,36 @@ async def test_weights_that_do_not_come_back_cost_a_turn_not_the_request(tmp_pat
         assert len(other) == len(expected)
         assert (await ask(host, look(data_url())))[0] == expected
         assert host.state()["counters"]["wakes"] >= 2
+
+
+@pytest.mark.parametrize("budget", [None, "tight"])
+@pytest.mark.parametrize("change", ["removed", "cut", "replaced"])
+async def test_a_projector_that_changes_fails_its_model_until_it_is_loaded_again(
+    change: str, budget: str | None, tmp_path: Path
+) -> None:
+    """S5: 503 with the file's name, not an encoder that fails for ever; then the model is loaded with what the file is now."""
+    projector = tmp_path / "mmproj.gguf"
+    async with seeing(tmp_path) as host:
+        alone_bytes = sum(bytes_of(host).values())
+    async with seeing(tmp_path, vram_budget=alone_bytes + 100_000 if budget else None) as host:
+        expected, _ = await ask(host, look(data_url()))
+        contents = projector.read_bytes()
+        if change == "cut":
+            os.truncate(projector, 5000)
+        else:
+            projector.unlink()
+        if change == "replaced":
+            projector.write_bytes(contents)
+        with pytest.raises(Unavailable, match=r"mmproj\.gguf") as failed:
+            await ask(host, look(data_url(seed=2)))
+        assert failed.value.retry_after_s > 0
+        with pytest.raises(Unavailable, match=r"mmproj\.gguf"):
+            await ask(host, look(data_url()))
+        while any(bytes_of(host).values()):
+            await trio.lowlevel.checkpoint()
+        projector.write_bytes(contents)
+        await host.wake("")
+        assert (await ask(host, look(data_url())))[0] == expected
 
 
 async def test_what_is_wrong_with_an_image_is_said(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import math
 import os
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 SLOT_SIZE_BYTES = 1024
@@ -31,6 +31,7 @@ class Page:
     held_until_s: float = 0.0  # the end of the minimum hold
     needs: int = 0  # while it waits for room: how much it misses
     asks: tuple[int, ...] = ()  # numbers of the pages it has asked to leave: for people, the locks on their bells count
+    stuck: bool = False  # what stays could not leave when somebody asked for it: there is nowhere to put the copy
 
     @property
     def bytes(self) -> int:
@@ -42,7 +43,7 @@ def encode(page: Page, sequence: int) -> bytes:
     text = json.dumps({name: getattr(page, name) for name in Page.__slots__}, separators=(",", ":"))
     if len(text) > SLOT_SIZE_BYTES - 32:
         assert page.asks, "a page without asks fits"
-        return encode(Page(page.pid, page.sizes, page.stays, page.busy, page.used_s, page.held_until_s, page.needs), sequence)
+        return encode(replace(page, asks=()), sequence)
     body = f"{sequence:016x} {text}".encode().ljust(SLOT_SIZE_BYTES - 10) + b"\n"
     return f"{zlib.crc32(body):08x} ".encode() + body
 
@@ -76,6 +77,6 @@ def _page(value: Any) -> Page:
     sizes = (*page.sizes.values(), page.stays, page.needs, *page.asks, page.pid)
     if not all(type(size) is int and 0 <= size < _SIZE_MAX for size in sizes) or not all(isinstance(name, str) for name in page.sizes):
         raise ValueError("not a size")
-    if type(page.busy) is not bool or not all(math.isfinite(time) for time in (page.used_s, page.held_until_s)):
+    if not type(page.busy) is type(page.stuck) is bool or not all(math.isfinite(time) for time in (page.used_s, page.held_until_s)):
         raise ValueError("not a page")
     return page

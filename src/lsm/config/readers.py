@@ -37,6 +37,7 @@ SIZE_UNITS: Mapping[str, int] = {
     **{letter: 1000**power for power, letter in enumerate("kmgt", 1)},
     **{f"{letter}i": 1024**power for power, letter in enumerate("kmgt", 1)},
 }
+SIZE_MAX_BYTES = 2**60
 TRUE_WORDS = frozenset({"on", "enabled", "true", "1", "yes"})
 FALSE_WORDS = frozenset({"off", "disabled", "false", "0", "no"})
 
@@ -231,10 +232,14 @@ class Size:
 
 
 def _size_bytes(text: str) -> int | None:
+    """None: no size.  Raises ValueError: one that no counter of bytes holds, be it in C or in the ledger."""
     match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([kKmMgGtT]?i?)[bB]?", text)
     if match is None or match[2].lower() not in SIZE_UNITS:
         return None
-    return int(float(match[1]) * SIZE_UNITS[match[2].lower()])
+    size_bytes = int(float(match[1]) * SIZE_UNITS[match[2].lower()])
+    if size_bytes > SIZE_MAX_BYTES:
+        raise ValueError("is more than any machine has")
+    return size_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from lsm.engine.ports import Media, OwnedInstance
 from lsm.engine.prefix import Tokens
 from lsm.engine.prompt import Span, placeholders
 from lsm.engine.slot_media import Spans
-from lsm.errors import DeviceMemoryError, LsmError, ServerError
+from lsm.errors import DeviceMemoryError, LsmError, ServerError, SourceChanged
 from lsm.native.media import Chunk
 from lsm.native.memory import Bytes
 
@@ -107,17 +107,19 @@ class EncoderWindow:
             "run": self._do_run,
             "fail_media": self._do_fail_media,
             "report_lost": self._do_report_lost,
+            "report_changed": self._do_report_lost,
         }
         self._sample: dict[str, Callable[[], bool]] = {
             "fits": lambda: self._take_room(self._size_bytes),
             "fits_alone": lambda: self._has_room or self._take_room(self._more_than_the_weights()),
             "for_room": lambda: isinstance(self._error, DeviceMemoryError),
+            "changed": lambda: isinstance(self._error, SourceChanged),
             "on_demand": lambda: on_demand,
         }
         self._room = room
         self._has_room = False
         self._media_error: LsmError | None = None
-        self.lost_for: LsmError | None = None  # why the weights are not there
+        self.lost_for: LsmError | None = None  # why the weights are not there; `SourceChanged`: why the model must be freed
 
     # ---- asked by the engine --------------------------------------------------------------------------------------------
 

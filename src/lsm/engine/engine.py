@@ -240,7 +240,7 @@ class Engine:
 
     @property
     def lost_for(self) -> LsmError | None:
-        """Why nothing can be decoded, if the weights had to make room for the encoder and did not come back."""
+        """Why nothing can be decoded: the weights had to make room for the encoder and did not come back, or its file has changed."""
         return self._perception.encoder.lost_for if self._perception else None
 
     def woken(self) -> None:

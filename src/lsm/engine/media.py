@@ -39,7 +39,7 @@ class MediaSteps:
         self._clock_ns = clock_ns
 
     def step(self) -> bool:
-        """Encode and decode the chunks that come next.  False: the model cannot decode now, since its weights did not come back."""
+        """Encode and decode the chunks that come next.  False: the model cannot decode now, since its encoder was lost."""
         for slot in list(self._pool.order):
             media = _next_media(slot)
             if media is not None and slot.request is not None:

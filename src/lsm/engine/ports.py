@@ -103,7 +103,7 @@ class Encoder(Protocol):
 
     @property
     def is_lost(self) -> bool:
-        """Whether the weights had to leave for it and did not come back: nothing can be decoded until the model has slept."""
+        """Whether the weights had to leave for it and did not come back, or its file has changed: nothing can be decoded any more."""
         ...
 
 

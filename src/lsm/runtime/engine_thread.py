@@ -133,9 +133,10 @@ class EngineThread:
 
     def _step(self) -> None:
         self._engine.step()
-        if self._engine.lost_for is not None:  # stand still: the owner lets all memory go, and comes again
+        if (reason := self._engine.lost_for) is not None:  # stand still: the owner lets all memory go, and comes again
             self._running = False
-            self._report("residency", "weights_lost", error=self._engine.lost_for)
+            machine, event = ("load", "source_changed") if isinstance(reason, SourceChanged) else ("residency", "weights_lost")
+            self._report(machine, event, error=reason)
 
     def _measure(self) -> None:
         try:
@@ -167,7 +168,7 @@ class EngineThread:
         self._report("token", "drained")
 
     def _resume(self) -> None:
-        self._running = True
+        self._running = self._engine.lost_for is None  # else it has been told, and the answer is on its way
 
     def _release(self, memory_class: str) -> None:
         try:

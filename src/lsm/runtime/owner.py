@@ -282,7 +282,7 @@ class Owner:
             "room_look": self.room.room_look,
             "asks_drop": self.room.asks_drop,
             "discharge": lambda: self.room.discharge(self.sizes.on_device()),
-            "recount": lambda: self.room.recount(self.sizes.on_device()),
+            "recount": lambda: self.room.evicted(self.sizes.on_device()),
             "backoff_start": self._backoff_start,
             "tell_ready": self._tell_ready,
             "tell_yielding": self._tell_yielding,
@@ -320,7 +320,8 @@ class Owner:
         self._post("sleep", "device_left")
 
     def _token_release(self) -> None:
-        self.why = "gave the device back: nobody needs this model now"
+        if self.state("load") not in ("failing", "failed"):  # then what went wrong is still to be told
+            self.why = "gave the device back: nobody needs this model now"
         self._post("token", "release")
 
     def _backoff_start(self) -> None:

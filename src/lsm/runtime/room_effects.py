@@ -15,13 +15,14 @@ from typing import Any
 from lsm.arena.ledger import Entry, Ledger
 from lsm.arena.line import Line
 from lsm.arena.victims import Ask, Candidate, everybody, victims
-from lsm.errors import ArenaError, OverBudget
+from lsm.errors import ArenaError, DeviceMemoryError, OverBudget
 from lsm.runtime.inbox import Event, Inbox, Reminders
 from lsm.runtime.line_effects import PAUSE_MAX_S, SLOW_CHECK_S, LineFailed, attempt
 
 log = logging.getLogger(__name__)
 
 ROOM_CHECK_S = 0.25  # while others are asked: each look rings again, and finds who has died
+STUCK_GRACE_S = 1.0  # for a KV cache that could not leave to find room after all: it tries at each look
 DEAD_GRACE_S = 1.0  # for the memory of a dead process to come back, where the device does not say what is free
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -50,6 +51,8 @@ class RoomEffects:
         self._budget = budget
         self._needs = needs
         self._dead_since_s: dict[str, float] = {}  # by name of the page
+        self._stuck_since_s: dict[str, float] = {}  # by name of the page that was asked, and could not give what stays
+        self._given_up: set[str] = set()  # those that have been so for long
         self._looks = False
         self._booked: Sizes = {}  # room that was found, before the memory is there
         self.asks: tuple[str, ...] = ()  # labels of those who are asked to leave, for people
@@ -95,13 +98,13 @@ class RoomEffects:
         self._booked = {}
         self.recount(has)
 
-    def recount(self, has: Sizes) -> None:
+    def recount(self, has: Sizes, stuck: bool = False) -> None:
         """Of each class what is there, or what room was found for."""
         if not self.budgeted():
             return
         had = self._ledger.page.bytes
         sizes = {name: max(has.get(name, 0), self._booked.get(name, 0)) for name in {**self._booked, **has}}
-        self._write(sizes=sizes, stays=sum(sizes.values()))
+        self._write(sizes=sizes, stays=sum(sizes.values()), stuck=stuck)
         if sizes_left := self._ledger.page.bytes:  # the bell is a hint
             self._reminders.every("ledger check", SLOW_CHECK_S, "residency", "look")
         else:
@@ -109,11 +112,15 @@ class RoomEffects:
         if sizes_left < had:
             self._line.bell_ring()
 
+    def evicted(self, has: Sizes) -> None:
+        """As `recount`, after all was to leave: what is there now could not."""
+        self.recount(has, stuck=self.asked() is Ask.ALL and any(has.values()))
+
     def hold_start(self, min_hold_s: float) -> None:
         self._booked = {}
         self._reminders.stop("ledger check")  # TOKEN has its own while awake
         now_s = self._budget.clock_s()
-        self._write(used_s=now_s, held_until_s=now_s + min_hold_s)
+        self._write(used_s=now_s, held_until_s=now_s + min_hold_s, stuck=False)
 
     def note(self, busy: bool) -> None:
         """Whether requests are under way, for whoever looks for the model that is missed least."""
@@ -128,7 +135,7 @@ class RoomEffects:
             self._write(sizes=dict(has))
 
     def state_left(self) -> None:
-        self._looks = False
+        self._looks, self._stuck_since_s, self._given_up = False, {}, set()
         for name in ("room bell", "room check"):
             self._reminders.stop(name)
 
@@ -183,7 +190,10 @@ class RoomEffects:
         return entries
 
     def _ask(self, missing: int, entries: Sequence[Entry]) -> None:
+        self._give_up(entries)
         candidates = [self._candidate(entry) for entry in entries]
+        if self._given_up and sum(candidate.all_bytes for candidate in candidates) < missing:
+            raise LineFailed(DeviceMemoryError(_stuck([entry.label for entry in entries if entry.name in self._given_up])))
         chosen = victims(missing, candidates) if self.budgeted() else everybody(candidates)
         if chosen is None:  # some are protected, and not for long
             chosen = self._ledger.asks()
@@ -195,10 +205,18 @@ class RoomEffects:
             self._reminders.after("pause", PAUSE_MAX_S / 10, "token", "look")
         self._tell([entry for entry in entries if entry.name in chosen], missing)
 
+    def _give_up(self, entries: Sequence[Entry]) -> None:
+        """What could not leave for long is asked for no more: who keeps the token for it keeps it from everybody."""
+        now_s, asks = self._budget.clock_s(), self._ledger.asks()
+        stuck = [entry.name for entry in entries if entry.page.stuck and asks.get(entry.name) is Ask.ALL]
+        self._stuck_since_s = {name: self._stuck_since_s.get(name, now_s) for name in stuck}
+        self._given_up.update(name for name, since_s in self._stuck_since_s.items() if now_s - since_s >= STUCK_GRACE_S)
+
     def _candidate(self, entry: Entry) -> Candidate:
         page = entry.page
+        some_bytes = page.bytes - page.stays
         return Candidate(
-            entry.name, page.bytes - page.stays, page.bytes, page.busy, page.used_s,
+            entry.name, some_bytes, some_bytes if entry.name in self._given_up else page.bytes, page.busy, page.used_s,
             page.held_until_s > self._budget.clock_s(), self._ledger.asks().get(entry.name, Ask.NOTHING),
         )  # fmt: skip
 
@@ -245,6 +263,13 @@ def size_text(size_bytes: int) -> str:
     while size >= 1024 and unit < len(_UNITS) - 1:
         size, unit = size / 1024, unit + 1
     return f"{size:.1f} {_UNITS[unit]}" if unit else f"{size_bytes} B"
+
+
+def _stuck(labels: Sequence[str]) -> str:
+    return (
+        f"the KV cache of {', '.join(labels)} is in the way and cannot leave, since there is no room for its copy: "
+        "make some on the disk of LSM_SPILL_DIR; the log of its server says more"
+    )
 
 
 def _too_large(needs: Sizes, budget: int) -> str:
