@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from functools import partial
 
 from lsm.batching import Batching
-from lsm.config.readers import Number, OnOff, Reader, Whole
-from lsm.config.setting import Setting
+from lsm.config.readers import Number, OnOff, Whole
+from lsm.config.setting import Setting, entry_of
 
 SLOTS = "Slots and batches"
 TOKENS_MAX = 2**31 - 1
 
 
-def _entry(
-    name: str,
-    *flags: str,
-    read: Reader,
-    help: str,
-    env: str = "",
-    constants: Mapping[str, str] | None = None,
-    unit: str = "",
-    default_text: str | None = None,
-) -> Setting:
-    default: Any = getattr(Batching(), name)
-    names, path = (env,) if env else (), f"batching.{name}"
-    env_off = (env.replace("ARG_", "ARG_NO_", 1),) if constants else ()
-    return Setting(SLOTS, flags, read, help, default, names, env_off, constants or {}, unit, default_text=default_text, name=path)
-
+_entry = partial(entry_of, "batching", Batching(), group=SLOTS)
 
 BATCHING: tuple[Setting, ...] = (
     _entry(

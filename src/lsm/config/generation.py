@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lsm.config.readers import Collect, JsonText, LogitBias, Number, OnOff, Reader, Samplers, Text, Whole
-from lsm.config.setting import Setting
+from lsm.config.readers import JsonText, LogitBias, Number, OnOff, Samplers, Text, Whole
+from lsm.config.setting import Setting, entry_of
 from lsm.values import Options, Sampling
 
 GROUP = "Generation defaults (a request may override each)"
@@ -16,34 +16,11 @@ COUNT = Whole(0)
 UINT32_MAX = 0xFFFFFFFF
 
 
-def _option(
-    name: str,
-    *flags: str,
-    read: Reader,
-    help: str,
-    env: str = "",
-    unit: str = "",
-    collect: Collect | None = None,
-    default_text: str | None = None,
-    constants: Mapping[str, str] | None = None,
-) -> Setting:
+def _option(name: str, *flags: str, **rest: Any) -> Setting:
     """The setting of one field of Options, or of its `sampling`."""
-    owner: Any = Sampling() if name in Sampling.__dataclass_fields__ else Options()
-    path = "options.sampling." if isinstance(owner, Sampling) else "options."
-    return Setting(
-        group=GROUP,
-        flags=flags,
-        read=read,
-        help=help,
-        default=getattr(owner, name),
-        env=(env,) if env else (),
-        env_off=(env.replace("ARG_", "ARG_NO_", 1),) if env and constants else (),
-        constants=constants or {},
-        unit=unit,
-        collect=collect,
-        default_text=default_text,
-        name=path + name,
-    )
+    if name in Sampling.__dataclass_fields__:
+        return entry_of("options.sampling", Sampling(), name, *flags, group=GROUP, **rest)
+    return entry_of("options", Options(), name, *flags, group=GROUP, **rest)
 
 
 def _breakers(texts: Sequence[str]) -> tuple[str, ...]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from functools import partial
 
-from lsm.config.readers import FilePath, OnOff, Reader, Whole
-from lsm.config.setting import Setting
+from lsm.config.readers import FilePath, OnOff, Whole
+from lsm.config.setting import Setting, entry_of
 from lsm.keeping import Keeping
 
 CACHE = "Prompt cache"
@@ -14,21 +13,7 @@ TOKENS_MAX = 2**31 - 1
 MIB_MAX = 2**40  # more than any machine has
 
 
-def _entry(
-    name: str,
-    *flags: str,
-    read: Reader,
-    help: str,
-    env: str = "",
-    env_off: tuple[str, ...] = (),
-    constants: Mapping[str, str] | None = None,
-    unit: str = "",
-    default_text: str | None = None,
-) -> Setting:
-    default: Any = getattr(Keeping(), name)
-    names, path = (env,) if env else (), f"keeping.{name}"
-    return Setting(CACHE, flags, read, help, default, names, env_off, constants or {}, unit, default_text=default_text, name=path)
-
+_entry = partial(entry_of, "keeping", Keeping(), group=CACHE)
 
 KEEPING: tuple[Setting, ...] = (
     _entry(
@@ -62,7 +47,6 @@ KEEPING: tuple[Setting, ...] = (
         "cache_idle_slots",
         read=OnOff(),
         env="LLAMA_ARG_CACHE_IDLE_SLOTS",
-        env_off=("LLAMA_ARG_NO_CACHE_IDLE_SLOTS",),
         constants={"--cache-idle-slots": "on", "--no-cache-idle-slots": "off"},
         help="a new request sends what idle slots hold into that cache; with one KV cache for all slots they are cleared",
     ),

@@ -6,8 +6,9 @@ It lives in the metadata of a dataclass field, so that type, name and default ar
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from lsm.config.readers import Collect, OnOff, Reader
@@ -72,6 +73,31 @@ def switch(
     env_off = tuple(name.replace("LLAMA_ARG_", "LLAMA_ARG_NO_", 1) for name in names if name.startswith("LLAMA_ARG_"))
     entry = Setting(group, (), OnOff(), help, default, names, env_off, constants, default_text=default_text)
     return field(default=default, metadata={"setting": entry})
+
+
+def entry_of(
+    path: str,
+    defaults: object,
+    name: str,
+    *flags: str,
+    group: str,
+    read: Reader,
+    help: str,
+    env: str = "",
+    constants: Mapping[str, str] | None = None,
+    unit: str = "",
+    collect: Collect | None = None,
+    default_text: str | None = None,
+) -> Setting:
+    """The setting of the field `name` of a dataclass that stands elsewhere: `defaults` is one, `path` where it is in Settings."""
+    names, default = (env,) if env else (), getattr(defaults, name)
+    env_off = tuple(name.replace("ARG_", "ARG_NO_", 1) for name in names) if "off" in (constants or {}).values() else ()
+    return Setting(group, flags, read, help, default, names, env_off, constants or {}, unit, collect, default_text, name=f"{path}.{name}")
+
+
+def flat(lists: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Collects the uses of a setting whose value is a tuple itself."""
+    return tuple(chain.from_iterable(lists))
 
 
 def settings_of(owner: type) -> tuple[Setting, ...]:

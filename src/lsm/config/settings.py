@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from lsm.config.keeping import KEEPING
 from lsm.config.media import MEDIA, MediaSettings
 from lsm.config.placing import PLACING
 from lsm.config.readers import Choice, CommaList, FilePath, Number, Prefix, Size, SizeOrAuto, Text, UrlList, Whole
-from lsm.config.setting import Setting, setting, settings_of, switch
+from lsm.config.setting import Setting, flat, setting, settings_of, switch
 from lsm.config.speculating import SPECULATING
 from lsm.config.steering import STEERING
 from lsm.config.tuning import TUNING
@@ -36,10 +35,6 @@ CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "
 SHADOWS = ("file", "pinned", "pageable")
 MAX_SLOTS = 256  # llama.cpp's own limit on sequences
 N_UBATCH = 512  # a smaller --batch-size lowers it
-
-
-def _flat(lists: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    return tuple(chain.from_iterable(lists))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +67,7 @@ class Settings:
         read=CommaList(),
         default=(),
         env="LLAMA_ARG_ALIAS",
-        collect=_flat,
+        collect=flat,
         default_text="the file's name without .gguf",
         help="name of each model for clients, in the order of -m",
     )
@@ -303,7 +298,7 @@ class Settings:
         read=CommaList("KEY,.."),
         default=(),
         env="LLAMA_API_KEY",
-        collect=_flat,
+        collect=flat,
         secret=True,
         default_text="none: no key is asked for",
         help="keys of which each request must carry one",
@@ -345,7 +340,7 @@ class Settings:
         read=UrlList(),
         default=(),
         env="LSM_PAGE_PEERS",
-        collect=_flat,
+        collect=flat,
         default_text="none",
         help="other servers of the same arena that the page shows beside this one",
     )

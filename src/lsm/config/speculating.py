@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any
+from functools import partial
 
 from lsm.config.placing_readers import DeviceNames, TensorPlaces
-from lsm.config.readers import Choice, Collect, CommaList, FilePath, Number, OnOff, Reader, Whole
-from lsm.config.setting import Setting
+from lsm.config.readers import Choice, CommaList, FilePath, Number, OnOff, Whole
+from lsm.config.setting import Setting, entry_of, flat
 from lsm.speculating import NO_SPEC, SPEC_TYPES, Speculating
 
 SPECULATION = "Speculative decoding"
@@ -46,26 +45,7 @@ class Probabilities:
         return tuple(map(Number(0.0, 1.0), CommaList()(text)))
 
 
-def _flat(lists: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    return tuple(chain.from_iterable(lists))
-
-
-def _entry(
-    name: str,
-    *flags: str,
-    read: Reader,
-    help: str,
-    env: str = "",
-    constants: Mapping[str, str] | None = None,
-    unit: str = "",
-    collect: Collect | None = None,
-    default_text: str | None = None,
-) -> Setting:
-    default: Any = getattr(Speculating(), name)
-    names = (f"LLAMA_ARG_{env}",) if env else ()
-    return Setting(
-        SPECULATION, flags, read, help, default, names, (), constants or {}, unit, collect, default_text, name=f"speculating.{name}"
-    )
+_entry = partial(entry_of, "speculating", Speculating(), group=SPECULATION)
 
 
 def _ngrams(kind: str, field: str, is_lookup_of: str) -> Iterator[Setting]:
@@ -88,7 +68,7 @@ _DRAFT = (
         "--spec-draft-model",
         "--model-draft",
         read=FilePath("FILE"),
-        env="SPEC_DRAFT_MODEL",
+        env="LLAMA_ARG_SPEC_DRAFT_MODEL",
         default_text="none",
         help="model that guesses for draft-simple: a small one with the same vocabulary; it sleeps and wakes with the model",
     ),
@@ -96,7 +76,7 @@ _DRAFT = (
         "draft_n_max",
         "--spec-draft-n-max",
         read=Whole(0, N_MAX),
-        env="SPEC_DRAFT_N_MAX",
+        env="LLAMA_ARG_SPEC_DRAFT_N_MAX",
         unit="tokens",
         help="draft-simple: most tokens of a draft",
     ),
@@ -104,7 +84,7 @@ _DRAFT = (
         "draft_n_min",
         "--spec-draft-n-min",
         read=Whole(0, N_MAX),
-        env="SPEC_DRAFT_N_MIN",
+        env="LLAMA_ARG_SPEC_DRAFT_N_MIN",
         unit="tokens",
         help="draft-simple: shorter drafts are not used",
     ),
@@ -113,7 +93,7 @@ _DRAFT = (
         "--spec-draft-p-min",
         "--draft-p-min",
         read=Number(0.0, 1.0),
-        env="SPEC_DRAFT_P_MIN",
+        env="LLAMA_ARG_SPEC_DRAFT_P_MIN",
         help="draft-simple: a draft ends before a token that the draft model gives less than this, among the ten that it likes best",
     ),
     _entry(
@@ -132,7 +112,7 @@ _DRAFT = (
         "--gpu-layers-draft",
         "--n-gpu-layers-draft",
         read=LAYERS,
-        env="N_GPU_LAYERS_DRAFT",
+        env="LLAMA_ARG_N_GPU_LAYERS_DRAFT",
         default_text="auto: all",
         help="layers of the draft model that go to the GPUs",
     ),
@@ -142,7 +122,7 @@ _DRAFT = (
         "--spec-draft-type-k",
         "--cache-type-k-draft",
         read=Choice(CACHE_TYPES),
-        env="SPEC_DRAFT_CACHE_TYPE_K",
+        env="LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_K",
         help="type of K in the draft model's cache",
     ),
     _entry(
@@ -151,7 +131,7 @@ _DRAFT = (
         "--spec-draft-type-v",
         "--cache-type-v-draft",
         read=Choice(CACHE_TYPES),
-        env="SPEC_DRAFT_CACHE_TYPE_V",
+        env="LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_V",
         help="type of V in the draft model's cache",
     ),
     _entry(
@@ -160,14 +140,14 @@ _DRAFT = (
         "--spec-draft-override-tensor",
         "--override-tensor-draft",
         read=TensorPlaces(),
-        collect=_flat,
+        collect=flat,
         default_text="none",
         help="where tensors of the draft model go, by their names",
     ),
     _entry(
         "draft_cpu_moe",
         read=OnOff(),
-        env="SPEC_DRAFT_CPU_MOE",
+        env="LLAMA_ARG_SPEC_DRAFT_CPU_MOE",
         constants=dict.fromkeys(("-cmoed", "--spec-draft-cpu-moe", "--cpu-moe-draft"), "on"),
         help="keep the draft model's experts in the CPU's memory",
     ),
@@ -178,7 +158,7 @@ _DRAFT = (
         "--spec-draft-ncmoe",
         "--n-cpu-moe-draft",
         read=Whole(0, 1024),
-        env="SPEC_DRAFT_N_CPU_MOE",
+        env="LLAMA_ARG_SPEC_DRAFT_N_CPU_MOE",
         unit="layers",
         help="the same for the first layers",
     ),
@@ -205,9 +185,9 @@ SPECULATING: tuple[Setting, ...] = (
         "types",
         "--spec-type",
         read=SpecTypes(),
-        env="SPEC_TYPE",
+        env="LLAMA_ARG_SPEC_TYPE",
         constants={"--spec-default": "ngram-mod"},
-        collect=_flat,
+        collect=flat,
         default_text="draft-simple with --spec-draft-model, else none",
         help="what guesses the next tokens, of which the model verifies several in one batch: a draft model (draft-simple), or what was in"
         f" the text before; of several the first that guesses something, in this order: {', '.join(SPEC_TYPES)}",
@@ -245,7 +225,7 @@ SPECULATING: tuple[Setting, ...] = (
         "synth_len",
         "--spec-synth-len",
         read=Number(1.0),
-        env="SPEC_SYNTH_LEN",
+        env="LLAMA_ARG_SPEC_SYNTH_LEN",
         unit="tokens",
         default_text="guesses are verified",
         help="for benchmarks: guesses count as right at random, so that a verification gives so many tokens on average; answers are void",
@@ -254,7 +234,7 @@ SPECULATING: tuple[Setting, ...] = (
         "synth_rates",
         "--spec-synth-rates",
         read=Probabilities(),
-        env="SPEC_SYNTH_RATES",
+        env="LLAMA_ARG_SPEC_SYNTH_RATES",
         default_text="guesses are verified",
         help="the same, by the probability of each position of a draft to be reached",
     ),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 from lsm.config.readers import OnOff
-from lsm.config.setting import Setting
+from lsm.config.setting import Setting, flat
 from lsm.values import FLOAT32_MAX
 
 ADAPTERS = "LoRA adapters and control vectors"
@@ -67,10 +65,6 @@ class LayerRange:
         return first, last
 
 
-def _flat(lists: Sequence[tuple[Scaled, ...]]) -> tuple[Scaled, ...]:
-    return tuple(chain.from_iterable(lists))
-
-
 STEERING: tuple[Setting, ...] = (
     Setting(
         ADAPTERS,
@@ -78,7 +72,7 @@ STEERING: tuple[Setting, ...] = (
         Files(),
         "LoRA adapters to load; GET /lora-adapters numbers them from 0, those of --lora before those of --lora-scaled",
         (),
-        collect=_flat,
+        collect=flat,
         name="steering.lora",
     ),
     Setting(
@@ -87,7 +81,7 @@ STEERING: tuple[Setting, ...] = (
         ScaledFiles(),
         "the same, each with the scale it acts by",
         (),
-        collect=_flat,
+        collect=flat,
         name="steering.lora_scaled",
     ),
     Setting(
@@ -105,7 +99,7 @@ STEERING: tuple[Setting, ...] = (
         Files(),
         "vectors that are added to the outputs of the layers; several are summed",
         (),
-        collect=_flat,
+        collect=flat,
         name="steering.control_vector",
     ),
     Setting(
@@ -114,7 +108,7 @@ STEERING: tuple[Setting, ...] = (
         ScaledFiles(),
         "the same, each multiplied by its scale",
         (),
-        collect=_flat,
+        collect=flat,
         name="steering.control_vector_scaled",
     ),
     Setting(

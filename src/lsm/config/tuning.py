@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import chain
+from collections.abc import Mapping
 from typing import Any
 
 from lsm.config.placing_readers import CpuMask, CpuRange, KvOverrides, MebibyteList, TensorPlaces
-from lsm.config.readers import Choice, Collect, Number, OnOff, Reader, Whole
-from lsm.config.setting import Setting
+from lsm.config.readers import Choice, Number, OnOff, Whole
+from lsm.config.setting import Setting, entry_of, flat
 from lsm.tuning import POOLINGS, Computing, Loading, Placing
 
 WEIGHTS = "Weights: how they are loaded and where they are put"
@@ -20,33 +19,15 @@ INT32_MAX = 2**31 - 1
 _PARTS: Mapping[str, Any] = {"loading": Loading(), "placing": Placing(), "computing": Computing()}
 
 
-def tuning_entry(
-    name: str,
-    *flags: str,
-    group: str,
-    read: Reader,
-    help: str,
-    env: str = "",
-    constants: Mapping[str, str] | None = None,
-    unit: str = "",
-    collect: Collect | None = None,
-    default_text: str | None = None,
-) -> Setting:
+def tuning_entry(name: str, *flags: str, **rest: Any) -> Setting:
     """The setting of one field of Loading, Placing or Computing."""
     path, owner = next((path, part) for path, part in _PARTS.items() if name in part.__dataclass_fields__)
-    env_off = (env.replace("ARG_", "ARG_NO_", 1),) if env and constants and "off" in constants.values() else ()
-    default = getattr(owner, name)
-    names = (env,) if env else ()
-    return Setting(group, flags, read, help, default, names, env_off, constants or {}, unit, collect, default_text, name=f"{path}.{name}")
+    return entry_of(path, owner, name, *flags, **rest)
 
 
 def _switch(name: str, *on: str, off: tuple[str, ...] = (), **rest: Any) -> Setting:
     """A boolean.  `on` and `off` are flags; what has no flag for one of them starts as that."""
     return tuning_entry(name, read=OnOff(), constants={**dict.fromkeys(on, "on"), **dict.fromkeys(off, "off")}, **rest)
-
-
-def _flat(lists: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
-    return tuple(chain.from_iterable(lists))
 
 
 _LOADING = (
@@ -87,7 +68,7 @@ _LOADING = (
         group=WEIGHTS,
         read=TensorPlaces(),
         env="LLAMA_ARG_OVERRIDE_TENSOR",
-        collect=_flat,
+        collect=flat,
         help="put tensors whose name matches the regular expression into buffers of this type (CPU, CUDA0, ..)",
     ),
     _switch("cpu_moe", "-cmoe", "--cpu-moe", group=WEIGHTS, env="LLAMA_ARG_CPU_MOE", help="keep the experts of a mixture in host memory"),
@@ -116,7 +97,7 @@ _LOADING = (
         "--override-kv",
         group=WEIGHTS,
         read=KvOverrides(),
-        collect=_flat,
+        collect=flat,
         help="replace a value of the file's metadata; types are int, float, bool, str",
     ),
 )
