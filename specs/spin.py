@@ -57,7 +57,12 @@ def available() -> bool:
 def count_states(n: int, table: Machine = TOKEN) -> Verdict:
     """Every state of the line with `n` processes, without reduction; assertions are checked on the way."""
     return _count(
-        WORLD, promela(table, KERNEL, AT_ONCE), [f"-DN={n}"], OPTIMISE.get(n, "-O2"), 22 if n < 4 else 25, DEPTH.get(n, 2_000_000)
+        WORLD,
+        promela(table, KERNEL, AT_ONCE),
+        [f"-DN={n}"],
+        OPTIMISE.get(n, "-O2"),
+        TABLE_LOG2.get(n, 22),
+        DEPTH.get(n, 2_000_000),
     )
 
 
@@ -147,6 +152,8 @@ def _verifier(world: Path, tables: str, defines: Sequence[str], flags: Sequence[
         shutil.copy(world, folder)
         (Path(folder) / f"{world.stem}_tables.pml").write_text(tables)
         _call(folder, ["spin", "-a", *defines, world.name])
+        pan = Path(folder) / "pan.c"
+        pan.write_text(pan.read_text().replace("%9.8g", "%9.0f"))  # it would round a count of more than eight digits
         _call(folder, ["gcc", "-w", "-DCOLLAPSE", "-DVECTORSZ=2048", *flags, "-o", "pan", "pan.c"])
         yield folder
 
