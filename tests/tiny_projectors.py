@@ -5,11 +5,13 @@ Real kinds, so that everything but the sense of their embeddings can be tested.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import gguf
 import numpy as np
 
+from tests import tiny_models
 from tests.tiny_models import F32, N_VOCAB, Q4_0, Writer
 
 N_EMBD_TEXT = 128  # of the tiny models
@@ -188,3 +190,20 @@ def without(path: Path, target: Path, *names: str) -> Path:
     writer.write_tensors_to_file()
     writer.close()
     return target
+
+
+PAIRS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], Path]]] = {
+    "llava": (tiny_models.write_llama, write_llava),
+    "gemma3": (tiny_models.write_gemma3, write_gemma3_projector),
+    "ultravox": (tiny_models.write_llama, write_ultravox),
+    "qwen2vl": (write_qwen2vl, write_qwen2vl_projector),
+}
+
+
+def write_pair(folder: Path, name: str) -> tuple[Path, Path]:
+    """A model and its projector, unless they are there already."""
+    model, projector = folder / f"{name}.gguf", folder / f"{name}-mmproj.gguf"
+    for path, write in zip((model, projector), PAIRS[name], strict=True):
+        if not path.exists():
+            write(path)
+    return model, projector

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,32 +20,19 @@ from lsm.native.memory import MemoryClass
 from lsm.native.projector_check import measure
 from lsm.runtime.executor import Executor, Fired
 from lsm.values import Options
-from tests import tiny_models, tiny_projectors
+from tests import tiny_projectors
 from tests.engine.loaded import GREEDY, SAME_IN_ANY_BATCH, run
 from tests.engine.scripted import end, error, result, tokens
 from tests.media_files import png, wav
+from tests.tiny_projectors import PAIRS, write_pair
 
 MARKER = "<__media__>"
-PAIRS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], Path]]] = {
-    "llava": (tiny_models.write_llama, tiny_projectors.write_llava),
-    "gemma3": (tiny_models.write_gemma3, tiny_projectors.write_gemma3_projector),
-    "ultravox": (tiny_models.write_llama, tiny_projectors.write_ultravox),
-    "qwen2vl": (tiny_projectors.write_qwen2vl, tiny_projectors.write_qwen2vl_projector),
-}
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Path]]:
-    folder = tmp_path_factory.mktemp("vision")
-
-    def find(name: str) -> tuple[Path, Path]:
-        model, projector = folder / f"{name}.gguf", folder / f"{name}-mmproj.gguf"
-        if not projector.exists():
-            PAIRS[name][0](model)
-            PAIRS[name][1](projector)
-        return model, projector
-
-    return find
+    """The paths of a model and its projector, by the pair's name."""
+    return partial(write_pair, tmp_path_factory.mktemp("pairs"))
 
 
 class Bench:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import gguf
@@ -16,30 +17,17 @@ from lsm.native.media import Chunk, Projector, decode_embeddings
 from lsm.native.memory import MemoryClass
 from lsm.native.model import Model
 from lsm.native.projector_check import measure
-from tests import tiny_models, tiny_projectors
+from tests import tiny_projectors
 from tests.media_files import bmp, png, wav
+from tests.tiny_projectors import PAIRS, write_pair
 
 MARKER = "<__media__>"
-PAIRS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], Path]]] = {
-    "llava": (tiny_models.write_llama, tiny_projectors.write_llava),
-    "gemma3": (tiny_models.write_gemma3, tiny_projectors.write_gemma3_projector),
-    "ultravox": (tiny_models.write_llama, tiny_projectors.write_ultravox),
-    "qwen2vl": (tiny_projectors.write_qwen2vl, tiny_projectors.write_qwen2vl_projector),
-}
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Path]]:
-    folder = tmp_path_factory.mktemp("projectors")
-
-    def find(name: str) -> tuple[Path, Path]:
-        model, projector = folder / f"{name}.gguf", folder / f"{name}-mmproj.gguf"
-        if not projector.exists():
-            PAIRS[name][0](model)
-            PAIRS[name][1](projector)
-        return model, projector
-
-    return find
+    """The paths of a model and its projector, by the pair's name."""
+    return partial(write_pair, tmp_path_factory.mktemp("pairs"))
 
 
 @pytest.fixture(params=list(PAIRS))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,28 +14,23 @@ from lsm.api import Finish, Host, MediaPrompt, Options, Sampling, Settings, open
 from lsm.config.media import MediaSettings
 from lsm.errors import InvalidRequest
 from lsm.keeping import Keeping
-from tests import tiny_models, tiny_projectors
+from tests import tiny_projectors
 from tests.media_files import png, wav
+from tests.tiny_projectors import PAIRS, write_pair
 
 LIMIT_S = 60.0
 GREEDY = Sampling(temperature=0, ignore_eos=True)
-PAIRS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], Path]]] = {
-    "llava": (tiny_models.write_llama, tiny_projectors.write_llava),
-    "gemma3": (tiny_models.write_gemma3, tiny_projectors.write_gemma3_projector),
-    "ultravox": (tiny_models.write_llama, tiny_projectors.write_ultravox),
-    "qwen2vl": (tiny_projectors.write_qwen2vl, tiny_projectors.write_qwen2vl_projector),
-    "other": (tiny_models.write_llama, lambda path: tiny_projectors.write_llava(path, seed=99)),
-}
-KINDS = ("llava", "gemma3", "ultravox", "qwen2vl")
+OTHER = "other"  # another projector of llava's kind and shape
 
 
 @asynccontextmanager
 async def seeing(folder: Path, name: str, projector: str | None = None) -> AsyncIterator[Host]:
     """`name`: of the pair; `projector`: of another one, or none where it is empty."""
-    model, mmproj = folder / f"{name}.gguf", folder / f"{projector or name}-mmproj.gguf"
-    for path, write in ((model, PAIRS[name][0]), (mmproj, PAIRS[projector or name][1])):
-        if not path.exists():
-            write(path)
+    model, mmproj = write_pair(folder, name)
+    if projector == OTHER:
+        mmproj = tiny_projectors.write_llava(folder / f"{OTHER}-mmproj.gguf", seed=99)
+    elif projector:
+        mmproj = write_pair(folder, projector)[1]
     (folder / "slots").mkdir(exist_ok=True)
     settings = Settings(
         model_paths=(model,),
@@ -69,7 +64,7 @@ async def ask(host: Host, prompt: MediaPrompt, slot: int, n: int = 6) -> tuple[t
 
 @pytest.mark.slow
 @pytest.mark.parametrize("has_digest", [True, False])
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", list(PAIRS))
 async def test_a_slot_with_media_survives_its_server(name: str, has_digest: bool, tmp_path: Path) -> None:
     """S31: in another slot of another server the same prompt decodes one token; a file without a digest, as llama-server's, likewise.
 
@@ -100,7 +95,7 @@ async def test_media_need_the_projector_that_encoded_them(tmp_path: Path) -> Non
         await host.save_slot("", 0, "one")
     for projector, with_digest, without_digest in (
         ("", "Cannot restore media tokens without an mmproj", "Cannot restore media tokens without an mmproj"),
-        ("other", "encoded by another projector", None),
+        (OTHER, "encoded by another projector", None),
         ("ultravox", "encoded by another projector", "it holds an image, which the projector has no encoder for"),
     ):
         async with seeing(tmp_path, "llava", projector) as host:

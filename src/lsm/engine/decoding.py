@@ -8,13 +8,12 @@ from lsm.engine.batch import Batch, Share
 from lsm.engine.cache import Cache
 from lsm.engine.effects import Effects
 from lsm.engine.pool import Pool
-from lsm.engine.ports import Decoder, Draw
+from lsm.engine.ports import NO_CELL, Decoder, Draw
 from lsm.engine.request import Request
 from lsm.engine.speculation.speculation import Speculation
 from lsm.engine.taking import Taking
 from lsm.errors import DecodeFailed, LsmError, ServerError
 
-NO_CELL = 1  # llama_decode: no room in the KV cache; nothing was changed
 N_EMPTY_MAX = 3  # batches without a row in a row, though slots are busy
 REASONS = {-1: "Invalid input batch.", 2: "The computation was aborted."}
 

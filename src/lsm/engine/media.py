@@ -10,13 +10,11 @@ from collections.abc import Callable
 from lsm.engine.cache import Cache
 from lsm.engine.effects import Effects
 from lsm.engine.pool import Pool
-from lsm.engine.ports import Decoder, Encoder, Media, Sampler
+from lsm.engine.ports import NO_CELL, Decoder, Encoder, Media, Sampler
 from lsm.engine.request import Request
 from lsm.engine.slot import Slot
 from lsm.engine.taking import Taking
 from lsm.errors import DecodeFailed, LsmError
-
-NO_CELL = 1  # llama_decode: no room in the KV cache; nothing was changed
 
 
 class MediaSteps:

@@ -15,6 +15,8 @@ from lsm.engine.prompt import Span
 from lsm.machines.table import Instance, Machine
 from lsm.values import Sampling, TokenProbs
 
+NO_CELL = 1  # of Decoder.decode: no room in the KV cache; nothing was changed
+
 
 class OwnedInstance(Instance, Protocol):
     """A machine in some state, closed by its owner when the subject is gone."""

@@ -9,6 +9,7 @@ import numpy as np
 from lsm.engine.config import EngineConfig
 from lsm.engine.fitting import context_settings
 from lsm.engine.gguf_header import read_header
+from lsm.engine.ports import NO_CELL
 from lsm.engine.speculation.draft_config import FLAG, draft_config
 from lsm.engine.speculation.draft_model import Guess, Rows
 from lsm.engine.speculation.vocabularies import mismatch
@@ -20,7 +21,6 @@ from lsm.native.sampler import Sampler
 from lsm.native.warmup import warm_up
 
 N_CONSIDERED = 10  # the likeliest tokens; a guess's probability is among these
-NO_CELL = 1
 REFUSED = -1.0  # the probability of a guess that is no token of the target's
 
 
