@@ -13,7 +13,8 @@ import trio
 
 from lsm.api import MediaPrompt
 from tests.e2e.test_peer_slots import PEER, go_on, peer, post, save
-from tests.runtime.test_slot_media import KINDS, ask, prompt_of, seeing
+from tests.runtime.test_slot_media import ask, prompt_of, seeing
+from tests.tiny_projectors import PAIRS
 
 N = 6
 LIMIT_S = 120.0
@@ -36,7 +37,7 @@ def tokens_of(path: Path) -> bytes:
     return data[: 12 + 4 * n_words]
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", list(PAIRS))
 async def test_each_reads_the_media_that_the_other_wrote(name: str, tmp_path: Path) -> None:
     """S31 acceptance: the same bytes of tokens and media; each goes on where the other was, with the same answer."""
     slots, flags = tmp_path / "slots", ("--mmproj", str(tmp_path / f"{name}-mmproj.gguf"), "--no-kv-unified")
